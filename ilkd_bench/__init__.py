@@ -1,0 +1,1 @@
+"""Compare knowledge-distillation methods for BERT-like teachers and smaller students."""

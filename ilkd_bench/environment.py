@@ -1,0 +1,52 @@
+"""Where a run was measured: device, versions, commit."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def device_here(accelerator: str) -> torch.device:
+    """Return the device that runs use on this machine."""
+    wanted = accelerator in ("auto", "gpu", "cuda")
+    return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
+
+
+def precision_here(precision: str, accelerator: str) -> Any:
+    """Return the precision that `auto` means on this machine: 16-bit mixed on CUDA, else 32."""
+    if precision != "auto":
+        return precision
+    return "16-mixed" if device_here(accelerator).type == "cuda" else "32-true"
+
+
+def environment(precision: str, accelerator: str) -> dict[str, Any]:
+    """Return what a record says about where it was measured."""
+    device = device_here(accelerator)
+    packages = ("torch", "transformers", "pytorch-lightning", "tokenizers", "numpy")
+    name = torch.cuda.get_device_name() if device.type == "cuda" else platform.machine()
+    return {
+        "device": f"{device.type}: {name}, {torch.get_num_threads()} threads",
+        "precision": precision_here(precision, accelerator),
+        "versions": {p: version(p) for p in packages} | {"python": platform.python_version()},
+        "git": _git(),
+    }
+
+
+def _git() -> dict[str, Any] | None:
+    """Return the commit of the code; None outside a checkout."""
+
+    def ask(*words: str) -> str:
+        here = Path(__file__).parent
+        return subprocess.run(
+            ["git", *words], cwd=here, capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        return {"sha": ask("rev-parse", "HEAD"), "dirty": bool(ask("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None

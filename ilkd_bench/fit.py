@@ -1,0 +1,213 @@
+"""The training loop of a teacher and of a student: one `trainer.fit` per phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+from torch import Tensor
+
+from ilkd_bench.data import EpochBatches, Split, loader, sorted_batches
+from ilkd_bench.environment import precision_here
+from ilkd_bench.methods.base import Method
+from ilkd_bench.models import Model
+from ilkd_bench.module import DistillModule, Optimisation, Score, Teacher, show
+from ilkd_bench.progress import Bar
+from ilkd_bench.teacher import save_weights
+from ilkd_bench.types import BadInput, Clock, Outputs, Phase
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; the same for all methods."""
+
+    seed: int
+    batch_size: int
+    patience: int | None  # epochs without a better dev score; None: no early stopping
+    gradient_clip: float | None
+    precision: str
+    optimisation: Optimisation
+    accelerator: str
+    workers: int
+    eval_batch_size: int
+
+
+class Snapshots(pl.Callback):
+    """Keep the weights after every epoch."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
+        """Write this epoch's weights."""
+        path = self._folder / f"epoch-{trainer.current_epoch + 1:03d}.safetensors"
+        save_weights(module.student, path)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a training left behind, besides the student at its best epoch."""
+
+    history: list[dict[str, Any]]
+    best_epoch: int  # counted from 1 over all phases
+    examples: int
+    seconds: float  # of training steps, validation excluded
+
+
+def fit(
+    student: Model,
+    method: Method,
+    weights: dict[str, float],
+    teacher: Teacher | None,
+    splits: dict[str, Split],
+    *,
+    phases: Sequence[Phase],
+    settings: Settings,
+    score: Score,
+    monitor: str,
+    folder: Path,
+    title: str,
+    snapshots: Path | None = None,
+    logger: Any = False,
+) -> Fitted:
+    """Train through all phases and load the best epoch of the last one into the student.
+
+    The last weights are carried from phase to phase; early stopping watches the last phase only.
+
+    Args:
+        folder: takes the checkpoint while training.
+        snapshots: where to keep the weights after every epoch.
+    """
+    history: list[dict[str, Any]] = []
+    first_epoch = 0
+    with Bar(title, sum(phase.epochs for phase in phases)) as bar:
+        for number, phase in enumerate(phases):
+            module = DistillModule(
+                student,
+                method,
+                weights,
+                teacher,
+                phase=phase,
+                first_epoch=first_epoch,
+                seed=settings.seed,
+                optimisation=settings.optimisation,
+                score=score,
+                monitor=monitor,
+            )
+            best = ModelCheckpoint(
+                dirpath=folder,
+                filename="best",
+                monitor="monitor",
+                mode="max",
+                save_weights_only=True,
+                enable_version_counter=False,
+            )
+            callbacks: list[pl.Callback] = [bar, best]
+            if number == len(phases) - 1 and settings.patience is not None:
+                callbacks.append(EarlyStopping("monitor", mode="max", patience=settings.patience))
+            if snapshots is not None:
+                callbacks.append(Snapshots(snapshots))
+            module.train()  # a loaded model is in eval mode, and Lightning leaves it there
+            _trainer(settings, phase, callbacks, logger, folder).fit(
+                module, *_loaders(splits, settings, first_epoch)
+            )
+            history += module.history
+            first_epoch += phase.epochs
+    saved = torch.load(best.best_model_path, weights_only=True, map_location="cpu")
+    module.load_state_dict(saved["state_dict"])
+    Path(best.best_model_path).unlink()
+    return Fitted(
+        history=history,
+        best_epoch=module.first_epoch + saved["epoch"] + 1,
+        examples=sum(row["rows"] for row in history),
+        seconds=sum(row["seconds"] for row in history),
+    )
+
+
+def _loaders(splits: dict[str, Split], settings: Settings, first_epoch: int) -> tuple[Any, Any]:
+    train, dev = splits["train"], splits["dev"]
+    batches = EpochBatches(
+        train.lengths, settings.batch_size, seed=settings.seed, first_epoch=first_epoch
+    )
+    return (
+        loader(train, batches, workers=settings.workers),
+        loader(dev, sorted_batches(dev.lengths, settings.eval_batch_size), workers=0),
+    )
+
+
+def _trainer(
+    settings: Settings, phase: Phase, callbacks: list[pl.Callback], logger: Any, folder: Path
+) -> pl.Trainer:
+    return pl.Trainer(
+        max_epochs=phase.epochs,
+        accelerator=settings.accelerator,
+        devices=1,
+        precision=precision_here(settings.precision, settings.accelerator),
+        gradient_clip_val=settings.gradient_clip,
+        callbacks=callbacks,
+        logger=logger,
+        default_root_dir=folder,
+        num_sanity_val_steps=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+
+
+def check_terms(
+    student: Model,
+    method: Method,
+    weights: dict[str, float],
+    teacher: Teacher,
+    split: Split,
+    phases: Sequence[Phase],
+) -> None:
+    """Compute every phase's loss once, on two rows, before anything is trained.
+
+    Raises:
+        BadInput: a term has no weight, or a weight belongs to no term of any phase.
+    """
+    batch = split[sorted_batches(split.lengths, 2)[-1]]
+    terms: set[str] = set()
+    student.eval()
+    with torch.no_grad():
+        for phase in phases:
+            clock = Clock(phase, epoch=0, step=0, steps=1, seed=0)
+            terms |= set(method.loss(*show(student, teacher, batch, clock), clock))
+    for names, text in [
+        (terms - set(weights), "the loss has terms without a weight"),
+        (set(weights) - terms, "weights that no phase of the method uses"),
+    ]:
+        if names:
+            raise BadInput(f"method.weights: {text}: {', '.join(sorted(names))}")
+
+
+def predict(
+    outputs: Callable[[dict[str, Any]], Outputs], split: Split, batch_size: int, device: Any
+) -> Tensor:
+    """Return the logits of a whole split in row order, [N, C] on the CPU.
+
+    Args:
+        outputs: what the model shows for a batch; the model is in eval mode and on `device`.
+    """
+    batches = sorted_batches(split.lengths, batch_size)
+    logits = []
+    with torch.inference_mode():
+        for rows in batches:
+            batch = {k: _to(v, device) for k, v in split[rows].items()}
+            logits.append(outputs(batch).logits.float().cpu())
+    joined = torch.cat(logits)
+    ordered = torch.empty_like(joined)
+    ordered[torch.as_tensor([int(row) for rows in batches for row in rows])] = joined
+    return ordered
+
+
+def _to(value: Any, device: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: tensor.to(device) for name, tensor in value.items()}
+    return value.to(device)

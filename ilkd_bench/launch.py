@@ -1,0 +1,203 @@
+"""From a command line to the list of its runs, each checked before the first one starts."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ilkd_bench import settings, store, tasks
+from ilkd_bench.types import BadInput
+
+PACKAGE = Path(__file__).resolve().parent
+ROOT = PACKAGE if (PACKAGE / "conf").is_dir() else PACKAGE.parent
+"""Where conf/ and sweeps/ lie: beside the package in a checkout, inside it when installed."""
+
+OmegaConf.register_new_resolver("root", lambda: str(ROOT), replace=True)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: its configuration, resolved and checked, and who it is."""
+
+    config: dict[str, Any]
+    science: dict[str, Any]
+
+    @cached_property
+    def id(self) -> str:
+        """The run's identity."""
+        return settings.run_id(self.science)
+
+    @property
+    def folder(self) -> Path:
+        """Where the run's files go."""
+        return store.run_folder(Path(self.config["results_dir"]), self.config, self.id)
+
+
+def job(config: dict[str, Any], given: set[str] | None = None) -> Job:
+    """Check a resolved configuration and find its identity.
+
+    Args:
+        given: dotted keys that the user typed.
+
+    Raises:
+        BadInput: a value is not allowed, or has no effect, or there is no data for it.
+    """
+    settings.check(config)
+    settings.without_effect(config, given or set())
+    task = tasks.Task(**config["task"])
+    data_dir = None if config["data_dir"] is None else Path(config["data_dir"])
+    data = tasks.fingerprints(task, data_dir, Path(config["cache_dir"]))
+    return Job(config, settings.science(config, data))
+
+
+def asks_for_information(argv: Sequence[str]) -> bool:
+    """Tell whether the command line only asks Hydra something (help, version, configuration)."""
+    args = get_args_parser().parse_args(argv)
+    return bool(args.help or args.hydra_help or args.cfg or args.info or args.shell_completion)
+
+
+def plan(argv: Sequence[str]) -> list[Job]:
+    """Return the runs of a command line, each once, in its order.
+
+    Configurations are composed once per choice of groups; plain values are then applied.
+
+    Raises:
+        BadInput: a key, choice or value is wrong, or several values are given without `-m`.
+    """
+    args = get_args_parser().parse_args(argv)
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        try:
+            return _plan(args.overrides, multirun=bool(args.multirun))
+        except (HydraException, OmegaConfBaseException) as error:
+            raise BadInput(str(error).partition("\nSee https")[0]) from error
+
+
+def _plan(typed: Sequence[str], *, multirun: bool) -> list[Job]:
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    overrides = parser.parse_overrides(list(typed))
+    _check_keys(overrides)
+    presets = [_line(o) for o in overrides if o.key_or_group == "sweeps"]
+    hydra = compose("config", overrides=presets, return_hydra_config=True).hydra
+    params = hydra.sweeper.params or {}
+    swept = [o for o in overrides if o.is_sweep_override()]
+    if swept and not (multirun or params):
+        raise BadInput(
+            f"{_line(swept[0])} gives several values: add -m to run them all "
+            f"(python -m ilkd_bench.run -m {' '.join(typed)})"
+        )
+    lines = [f"{key}={value}" for key, value in params.items()] + list(typed)
+    batches = BasicSweeper.split_arguments(parser.parse_overrides(lines), None)
+    composed: dict[tuple[str, ...], DictConfig] = {}
+    jobs: dict[str, Job] = {}
+    for line in [line for batch in batches for line in batch]:
+        one = _one(parser.parse_overrides(list(line)), composed)
+        jobs.setdefault(one.id, one)
+    results_dirs = {Path(one.config["results_dir"]) for one in jobs.values()}
+    for results_dir in results_dirs:
+        check_writable(results_dir)
+    return list(jobs.values())
+
+
+def _one(overrides: Sequence[Override], composed: dict[tuple[str, ...], DictConfig]) -> Job:
+    plain = [o for o in overrides if _is_plain(o)]
+    structure = tuple(_line(o) for o in overrides if not _is_plain(o))
+    if structure not in composed:
+        composed[structure] = compose("config", overrides=list(structure))
+    config = composed[structure].copy()
+    for override in plain:
+        _apply(config, override)
+    resolved: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    return job(resolved, {o.key_or_group for o in plain})
+
+
+def _line(override: Override) -> str:
+    return override.input_line or ""
+
+
+def _options(group: str) -> list[str]:
+    return list(GlobalHydra.instance().config_loader().get_group_options(group))
+
+
+def _is_plain(override: Override) -> bool:
+    """Tell a plain value from what changes the composition (groups, presets, + and ~)."""
+    key = override.key_or_group
+    added = override.is_add() or override.is_delete() or override.is_force_add()
+    return not (added or key.startswith("hydra") or _options(key))
+
+
+def _check_keys(overrides: Sequence[Override]) -> None:
+    """Refuse unknown choices and top-level keys before Hydra does, naming the nearest ones."""
+    keys = settings.SCIENCE | settings.PLUMBING
+    for override in overrides:
+        key = override.key_or_group.split("@")[0]
+        options = _options(key)
+        if options and override.value_type is not None and not override.is_delete():
+            values = _values(override)
+            for value in values:
+                if str(value) not in options:
+                    raise BadInput(f"{key}={value} is unknown: {_nearest(str(value), options)}")
+        top = key.split(".")[0].split("/")[0]
+        if top not in keys and top not in ("hydra", "sweeps"):
+            raise BadInput(f"{key} is no setting: {_nearest(top, sorted(keys))}")
+
+
+def _values(override: Override) -> list[Any]:
+    if override.is_sweep_override():
+        return list(override.sweep_string_iterator())
+    return [override.value()]
+
+
+def _nearest(wrong: str, allowed: Sequence[str]) -> str:
+    close = difflib.get_close_matches(wrong, allowed, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"{hint}Allowed are {', '.join(allowed)}"
+
+
+def _apply(config: DictConfig, override: Override) -> None:
+    *parents, last = override.key_or_group.split(".")
+    node: Any = config
+    for part in parents:
+        node = node[part] if isinstance(node, DictConfig) and part in node else None
+    if not isinstance(node, DictConfig) or last not in node:
+        parent = ".".join(parents)
+        found = sorted(map(str, node)) if isinstance(node, DictConfig) else sorted(config)
+        whose = (
+            f" for {parent}={node.get('name')}" if isinstance(node, DictConfig) and parents else ""
+        )
+        raise BadInput(
+            f"{override.key_or_group} is no setting{whose}, so it would have no effect: "
+            f"{_nearest(last, found)}"
+        )
+    node[last] = override.value()
+
+
+def check_writable(folder: Path) -> None:
+    """Make a folder and try to write there.
+
+    Raises:
+        BadInput: that is not possible.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".writable") as file:
+            file.write(b"x")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise BadInput(f"results_dir={folder} cannot be written: {error.strerror}") from error

@@ -1,0 +1,91 @@
+"""What every method is, and the checks and maps that several of them use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from ilkd_bench.types import BadInput, Batch, Clock, Incompatible, Outputs, Phase, Spec
+
+
+class Method(nn.Module):
+    """A way of teaching: phases and unweighted loss terms.
+
+    Weights live in the method's YAML and are applied by the training module. A loss has no side
+    effect and draws random numbers from (clock.seed, clock.epoch) only, so calling it twice gives
+    the same value twice.
+    """
+
+    needs: frozenset[str] = frozenset({"logits"})
+    """What the teacher and the student must show; empty: the teacher is not run at all."""
+
+    def phases(self, epochs: int) -> list[Phase]:
+        """Split `epochs`, the total, into phases.
+
+        Raises:
+            BadInput: there are fewer epochs than the method has phases.
+        """
+        return [Phase("distill", epochs, self.needs)]
+
+    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        """Return the unweighted terms (scalars); `t` is None in a phase that needs no teacher."""
+        raise NotImplementedError
+
+    def diagnose(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Any]:
+        """Return what is worth a column of the run's history; called once per epoch."""
+        return {}
+
+
+def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """Return `value` if it is allowed.
+
+    Raises:
+        BadInput: it is not; the message lists what is.
+    """
+    if value not in allowed:
+        choices = ", ".join(str(choice) for choice in allowed)
+        raise BadInput(f"method.{name}={value} is not one of: {choices}")
+    return value
+
+
+def positive(name: str, value: Any, *, least: float = 0, whole: bool = False) -> Any:
+    """Return `value` if it is a number above 0 and not below `least`.
+
+    Raises:
+        BadInput: it is not.
+    """
+    kinds = (int,) if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or value <= 0 or value < least:
+        kind = "a whole number" if whole else "a number"
+        bound = f"of at least {least:g}" if least > 0 else "above 0"
+        raise BadInput(f"method.{name}={value}: allowed is {kind} {bound}")
+    return value
+
+
+def intermediate_layers(model: Spec, whose: str) -> list[int]:
+    """Return 1..L-1.
+
+    Raises:
+        Incompatible: the model has a single layer.
+    """
+    if model.layers < 2:
+        raise Incompatible(f"the {whose} has {model.layers} layer, so no intermediate one")
+    return list(range(1, model.layers))
+
+
+def common_space(
+    student: Spec, teacher: Spec, projection_width: int | str
+) -> tuple[nn.Module, nn.Module]:
+    """Return maps of student and teacher vectors into one space, [..., H] -> [..., W].
+
+    Args:
+        projection_width: W. `auto`: no map where the widths are equal, else 128 (RAIL-KD's authors
+            map PKD and ALP-KD so for RoBERTa-large -> DistilRoBERTa; the size is not stated).
+    """
+    if projection_width == "auto":
+        if student.width == teacher.width:
+            return nn.Identity(), nn.Identity()
+        projection_width = 128
+    width = positive("projection_width", projection_width, whole=True)
+    return nn.Linear(student.width, width), nn.Linear(teacher.width, width)

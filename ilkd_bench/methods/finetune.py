@@ -1,0 +1,21 @@
+"""Fine-tuning without a teacher: the row "w/o KD" of the tables."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ilkd_bench.losses import cross_entropy
+from ilkd_bench.methods.base import Method
+from ilkd_bench.types import Batch, Clock, Outputs, Spec
+
+
+class Finetune(Method):
+    """Learn from the labels alone: `ce`."""
+
+    needs = frozenset()
+
+    def __init__(self, student: Spec, teacher: Spec) -> None:
+        super().__init__()
+
+    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        return {"ce": cross_entropy(s.logits, batch.labels)}

@@ -1,0 +1,82 @@
+"""Scores over a whole split. A prediction that does not vary scores 0 in MCC and correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torchmetrics.functional import (
+    accuracy,
+    f1_score,
+    matthews_corrcoef,
+    pearson_corrcoef,
+    spearman_corrcoef,
+)
+
+CLASSES = ("accuracy", "f1", "mcc")
+SCORES = ("pearson", "spearman")
+
+
+def compute(names: Sequence[str], logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """Return each metric by name, and `n`, the number of rows.
+
+    Args:
+        names: out of `CLASSES` for classes and `SCORES` for a regression; `f1` is that of class 1.
+        logits: [N, C] on the CPU; C = 1 is a regression.
+        labels: [N].
+    """
+    predicted = logits[:, 0].float() if logits.shape[1] == 1 else logits.argmax(-1)
+    classes = max(2, logits.shape[1])
+    scores = {name: _metric(name, predicted, labels, classes) for name in names}
+    return scores | {"n": len(labels)}
+
+
+def _metric(name: str, predicted: Tensor, labels: Tensor, classes: int) -> float:
+    if name in SCORES:
+        if predicted.std() == 0 or labels.float().std() == 0:
+            return 0.0
+        measure = pearson_corrcoef if name == "pearson" else spearman_corrcoef
+        return measure(predicted.double(), labels.double()).item()
+    if name == "accuracy":
+        return accuracy(predicted, labels, task="multiclass", num_classes=classes).item()
+    if name == "f1":
+        return f1_score(predicted == 1, labels == 1, task="binary").item()
+    if name == "mcc":
+        return matthews_corrcoef(predicted, labels, task="multiclass", num_classes=classes).item()
+    raise ValueError(f"unknown metric {name}; known are {', '.join(CLASSES + SCORES)}")
+
+
+def constant_score(name: str, labels: Tensor) -> float:
+    """Return what the best constant prediction scores: the majority's share, 0 for the others."""
+    if name != "accuracy":
+        return 0.0
+    return labels.bincount().max().item() / len(labels)
+
+
+def collapse(
+    logits: Tensor,
+    names: Sequence[str],
+    target: Sequence[str],
+    label_map: Mapping[str, str],
+    *,
+    rule: str,
+) -> Tensor:
+    """Turn the logits of a task into those of a set with fewer labels.
+
+    Args:
+        logits: [N, C] for the classes `names`.
+        target: the labels of the other set.
+        label_map: name -> target name.
+        rule: `argmax`: the most probable class decides; `sum`: the probabilities are added.
+
+    Returns:
+        [N, len(target)], log-probabilities, or 0 and -inf for `argmax`.
+    """
+    if rule not in ("argmax", "sum"):
+        raise ValueError(f"collapse={rule} is not one of: argmax, sum")
+    column = torch.tensor([target.index(label_map[name]) for name in names])
+    matrix = torch.nn.functional.one_hot(column, len(target)).double()  # [C, targets]
+    if rule == "argmax":
+        return matrix[logits.argmax(-1)].log()
+    return (logits.double().softmax(-1) @ matrix).log()

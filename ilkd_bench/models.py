@@ -1,0 +1,312 @@
+"""Teachers and students: how they are built, and what they show."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from ilkd_bench import features, grammar
+from ilkd_bench.losses import full
+from ilkd_bench.settings import model_source
+from ilkd_bench.types import BadInput, Outputs, Spec
+
+
+class Model(nn.Module):
+    """A sequence classifier with its tokenizer."""
+
+    def __init__(self, hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        super().__init__()
+        self.hf = hf
+        self.tokenizer = tokenizer
+        self._accepted = set(inspect.signature(hf.forward).parameters)
+
+    @property
+    def spec(self) -> Spec:
+        """The sizes that methods build their projections from."""
+        config: Any = self.hf.config
+        return Spec(
+            layers=config.num_hidden_layers,
+            width=config.hidden_size,
+            heads=config.num_attention_heads,
+            vocabulary=config.vocab_size,
+            classes=config.num_labels,
+        )
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest input; RoBERTa's first positions are taken by the padding index."""
+        offset = getattr(self.hf.base_model.embeddings, "padding_idx", None)
+        return self.hf.config.max_position_embeddings - (0 if offset is None else offset + 1)
+
+    def outputs(self, inputs: dict[str, Tensor], needs: frozenset[str]) -> Outputs:
+        """Run the model on [B, T] inputs and return what `needs` names, besides the logits.
+
+        Inputs that the architecture does not take (DistilBERT: segment numbers) are left out.
+        Attention maps switch to the kernel that can return them; otherwise the fast one stays.
+        """
+        if "attention" in needs and self.hf.config._attn_implementation != "eager":
+            self.hf.set_attn_implementation("eager")
+        result = self.hf(
+            **{name: x for name, x in inputs.items() if name in self._accepted},
+            output_hidden_states=bool(needs & {"cls", "mean", "hidden"}),
+            output_attentions="attention" in needs,
+        )
+        mask, hidden = inputs["attention_mask"], result.hidden_states
+        with torch.autocast(mask.device.type, enabled=False):
+            return Outputs(
+                logits=full(result.logits),
+                mask=mask,
+                **_pooled(hidden, mask, needs),
+                hidden=hidden if "hidden" in needs else (),
+                attention=result.attentions if "attention" in needs else (),
+            )
+
+
+def _pooled(hidden: Any, mask: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+    pooled = {}
+    if "cls" in needs:
+        pooled["cls"] = full(features.cls(hidden))
+    if "mean" in needs:
+        pooled["mean"] = features.mean(hidden, mask)
+    return pooled
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw from `seed` inside, and leave the global random state as it was."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def _head(labels: Sequence[str] | None) -> dict[str, Any]:
+    """Return the configuration of the classifier: label names, or one score."""
+    if labels is None:
+        return {
+            "num_labels": 1,
+            "problem_type": "regression",
+            "id2label": {0: "score"},
+            "label2id": {"score": 0},
+        }
+    return {
+        "num_labels": len(labels),
+        "problem_type": "single_label_classification",
+        "id2label": dict(enumerate(labels)),
+        "label2id": {name: number for number, name in enumerate(labels)},
+    }
+
+
+def tiny(
+    *,
+    labels: Sequence[str] | None,
+    seed: int,
+    layers: int,
+    width: int,
+    heads: int,
+    intermediate: int,
+    positions: int,
+    dropout: float,
+    initializer_range: float,
+) -> Model:
+    """Build a narrow BERT with random weights that reads the words of the demo grammar."""
+    tokenizer = word_tokenizer(grammar.vocabulary(), positions)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        num_hidden_layers=layers,
+        hidden_size=width,
+        num_attention_heads=heads,
+        intermediate_size=intermediate,
+        max_position_embeddings=positions,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        initializer_range=initializer_range,
+        pad_token_id=tokenizer.pad_token_id,
+        **_head(labels),
+    )
+    with seeded(seed):
+        return Model(BertForSequenceClassification(config), tokenizer)
+
+
+def word_tokenizer(words: Sequence[str], positions: int) -> PreTrainedTokenizerFast:
+    """Return a lower-casing tokenizer with one token per word, in BERT's format."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    numbers = {word: number for number, word in enumerate([*special, *words])}
+    backend = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
+    backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.BertProcessing(
+        ("[SEP]", numbers["[SEP]"]), ("[CLS]", numbers["[CLS]"])
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=positions,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
+
+
+def pretrained(
+    *,
+    labels: Sequence[str] | None,
+    seed: int,
+    path: str,
+    revision: str | None,
+    keep_layers: Sequence[int] | None = None,
+) -> Model:
+    """Load a pre-trained encoder from the hub or a folder and give it a new classifier.
+
+    Args:
+        path: hub id, folder, or `package:NAME/FOLDER`.
+        keep_layers: the layers (from 1) to keep, in this order; None keeps all.
+
+    Raises:
+        BadInput: it cannot be loaded; the message says what to give instead.
+    """
+    with seeded(seed):
+        model, _ = _load(path, revision, _head(labels))
+    if keep_layers is not None:
+        _keep(model.hf, keep_layers)
+    return model
+
+
+def checkpoint(path: str, *, labels: Sequence[str] | None) -> tuple[Model, list[int] | None]:
+    """Load a classifier that is already fine-tuned.
+
+    Returns:
+        The model, and which of its outputs is which label of the task (None: they are in the
+        task's order, or have no names and are taken to be).
+
+    Raises:
+        BadInput: it cannot be read, is not fine-tuned, or has other labels than the task.
+    """
+    model, info = _load(path, None, {})
+    if info["missing_keys"]:
+        raise BadInput(
+            f"{path} is not fine-tuned: it lacks {', '.join(sorted(info['missing_keys']))}. "
+            "Give it as teacher.path= to have it fine-tuned"
+        )
+    classes = 1 if labels is None else len(labels)
+    if model.spec.classes != classes:
+        raise BadInput(f"{path} has {model.spec.classes} outputs, the task has {classes}")
+    id2label: Any = model.hf.config.id2label
+    return model, label_order(id2label, labels, path)
+
+
+def label_order(
+    id2label: Mapping[int, str], labels: Sequence[str] | None, where: str
+) -> list[int] | None:
+    """Return, for each label of the task, the output of that name; None: the order is the same.
+
+    Raises:
+        BadInput: the names are not those of the task.
+    """
+    if labels is None:
+        return None
+    names = [_plain(id2label[number]) for number in range(len(labels))]
+    if names == [f"label{number}" for number in range(len(labels))]:
+        return None  # transformers' placeholders
+    wanted = [_plain(label) for label in labels]
+    if sorted(names) != sorted(wanted):
+        raise BadInput(
+            f"{where} has the labels {', '.join(id2label.values())}; the task has "
+            f"{', '.join(labels)}. Rename them in the checkpoint's config.json (id2label)"
+        )
+    order = [names.index(label) for label in wanted]
+    return None if order == list(range(len(labels))) else order
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+def _load(path: str, revision: str | None, head: dict[str, Any]) -> tuple[Model, dict[str, Any]]:
+    source = model_source(path)
+    where = {"revision": revision} if revision and isinstance(source, str) else {}
+    try:
+        config = AutoConfig.from_pretrained(source, **where, **head)
+        tokenizer = AutoTokenizer.from_pretrained(source, **where)
+        hf, info = AutoModelForSequenceClassification.from_pretrained(
+            source, config=config, **where, output_loading_info=True, dtype=torch.float32
+        )
+    except Exception as error:  # safetensors, tokenizers and the hub have no common base
+        if isinstance(source, Path):
+            raise BadInput(
+                f"{source} cannot be loaded as a transformers checkpoint: {error}"
+            ) from error
+        raise BadInput(
+            f"{source} cannot be loaded from the hub ({type(error).__name__}). Without a network "
+            "give the folder of a downloaded copy: teacher.path=DIR or student.path=DIR, and "
+            "data_dir=DIR for the text"
+        ) from error
+    return Model(hf, tokenizer), info
+
+
+def layers_of(hf: PreTrainedModel) -> nn.ModuleList:
+    """Return the transformer layers of a BERT, RoBERTa or DistilBERT."""
+    base: Any = hf.base_model
+    layers = (base.encoder if hasattr(base, "encoder") else base.transformer).layer
+    if not isinstance(layers, nn.ModuleList):
+        raise TypeError(f"{type(hf).__name__} keeps its layers in no list")
+    return layers
+
+
+def _keep(hf: PreTrainedModel, keep: Sequence[int]) -> None:
+    layers = layers_of(hf)
+    _check_layers(keep, len(layers))
+    kept = [layers[number - 1] for number in keep]
+    del layers[:]
+    layers.extend(kept)
+    hf.config.num_hidden_layers = len(kept)
+
+
+def _check_layers(numbers: Sequence[int], layers: int) -> None:
+    wrong = [n for n in numbers if not 1 <= n <= layers]
+    if wrong or not numbers or len(set(numbers)) != len(numbers):
+        raise BadInput(f"layers {list(numbers)}: allowed are distinct numbers from 1 to {layers}")
+
+
+def copy_layers(student: Model, teacher: Model, layers: Sequence[int]) -> None:
+    """Start the student from the teacher's embeddings, pooler and the given layers (from 1).
+
+    Raises:
+        BadInput: the two are of another family or size, or the numbers do not fit.
+    """
+    _check_layers(layers, teacher.spec.layers)
+    if len(layers) != student.spec.layers:
+        raise BadInput(
+            f"student.teacher_layers={list(layers)}: the student has {student.spec.layers} layers"
+        )
+    source: Any = teacher.hf.base_model
+    target: Any = student.hf.base_model
+    try:
+        target.embeddings.load_state_dict(source.embeddings.state_dict())
+        for layer, number in zip(layers_of(student.hf), layers, strict=True):
+            layer.load_state_dict(layers_of(teacher.hf)[number - 1].state_dict())
+        if getattr(target, "pooler", None) is not None:
+            target.pooler.load_state_dict(source.pooler.state_dict())
+    except (RuntimeError, AttributeError) as error:
+        raise BadInput(
+            "student.teacher_layers copies layers, so the student needs the teacher's family, "
+            f"width and vocabulary (student.teacher_layers=null starts it by itself): {error}"
+        ) from error

@@ -1,0 +1,163 @@
+"""The command line: `python -m ilkd_bench.run [-m] key=value ...`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+
+from ilkd_bench import launch, store
+from ilkd_bench.terminal import Lines
+from ilkd_bench.types import BadInput, Incompatible
+
+log = logging.getLogger("ilkd_bench")
+
+
+@hydra.main(version_base="1.3", config_path=str(launch.ROOT / "conf"), config_name="config")
+def hydra_main(config: DictConfig) -> None:
+    """Do the run that Hydra composed."""
+    resolved: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    execute(launch.job(resolved))
+
+
+def execute(job: launch.Job) -> dict[str, Any]:
+    """Do a run unless it is done, and return its record.
+
+    Whatever goes wrong in the run ends up in its record (`failed`, with the reason) and in
+    `error.txt`; the caller goes on.
+    """
+    earlier = store.read_record(job.folder)
+    if earlier is not None and earlier["status"] == "done":
+        with terminal_lines():
+            log.info("done before: %s", summary(earlier, job.folder))
+        return earlier
+    record: dict[str, Any] = {
+        "schema": store.SCHEMA,
+        "id": job.id,
+        "status": "running",
+        "reason": None,
+        "argv": sys.argv[1:],
+        "config": job.science,
+    }
+    job.folder.mkdir(parents=True, exist_ok=True)
+    (job.folder / "error.txt").unlink(missing_ok=True)
+    store.write_record(job.folder, record)
+    with terminal_lines(job.folder / "run.log"):
+        record |= _attempt(job)
+        store.write_record(job.folder, record)
+        log.info(summary(record, job.folder))
+    return record
+
+
+def _attempt(job: launch.Job) -> dict[str, Any]:
+    try:
+        _hush()
+        from ilkd_bench import train  # only here: torch takes seconds to import
+
+        return {"status": "done"} | train.run(job.config, job.science, job.folder)
+    except Incompatible as reason:
+        return {"status": "skipped", "reason": str(reason)}
+    except (Exception, SystemExit) as error:
+        store.write_text(job.folder / "error.txt", traceback.format_exc())
+        kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
+        return {"status": "failed", "reason": f"{kind}{error}"}
+
+
+def summary(record: dict[str, Any], folder: Path) -> str:
+    """Return one line for a person: who, what came out, how long, and where it is."""
+    config = record["config"]
+    pair = f"{config['teacher']['name']} -> {config['student']['name']}"
+    who = f"{config['task']['name']}, {pair}, {config['method']['name']}, seed {config['seed']}"
+    if record["status"] != "done":
+        trace = folder / "error.txt"
+        more = f" (traceback: {trace})" if trace.is_file() else ""
+        return f"{who}: {record['status']}, {record['reason']}{more}"
+    scores = ", ".join(
+        f"{split} {name} {value:.4f}"
+        for split, values in record["scores"].items()
+        for name, value in values.items()
+        if name != "n"
+    )
+    return f"{who}: {scores}; {sum(record['seconds'].values()):.1f} s; {folder}"
+
+
+@contextmanager
+def terminal_lines(run_log: Path | None = None) -> Iterator[None]:
+    """Show our own lines on the terminal; what libraries say goes to the run's log."""
+    root = logging.getLogger()
+    root.handlers, root.level = [logging.NullHandler()], logging.INFO
+    log.handlers, log.level = [Lines()], logging.INFO
+    if run_log is not None:
+        file = logging.FileHandler(run_log, encoding="utf-8")
+        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        root.addHandler(file)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        if run_log is not None:
+            root.removeHandler(file)
+            file.close()
+
+
+def _hush() -> None:
+    """Send the load reports of transformers to the log and switch its progress bars off."""
+    from transformers.utils import logging as hf
+
+    hf.disable_progress_bar()
+    hf.disable_default_handler()
+    hf.enable_propagation()
+
+
+def main(argv: Sequence[str]) -> int:
+    """Plan, run, and say how it went.
+
+    Returns:
+        0: every run is done (or not possible for its pair); 1: some failed; 2: nothing was started.
+    """
+    if launch.asks_for_information(argv):
+        hydra_main()
+        return 0
+    try:
+        jobs = launch.plan(argv)
+    except BadInput as error:
+        print(f"ilkd_bench: {error}", file=sys.stderr)
+        return 2
+    hydra_main()
+    return report(jobs)
+
+
+def report(jobs: Sequence[launch.Job]) -> int:
+    """Print the summary of a sweep and return the exit code."""
+    found = [(job, store.read_record(job.folder) or {"status": "missing"}) for job in jobs]
+    counts = Counter(record["status"] for _, record in found)
+    results_dir = Path(jobs[0].config["results_dir"])
+    if len(jobs) > 1:
+        told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        print(f"{len(jobs)} runs: {told}")
+        for job, record in found:
+            if record["status"] != "done":
+                print(f"  {record['status']}: {job.folder}: {record.get('reason')}")
+    if counts["done"]:
+        print(
+            f"records: {results_dir / 'runs'}; table: python -m ilkd_bench.tables"
+            + ("" if str(results_dir) == "results" else f" --results-dir {results_dir}")
+        )
+    return 0 if set(counts) <= {"done", "skipped"} else 1
+
+
+def cli() -> None:
+    """Entry point of the installed command."""
+    sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,93 @@
+"""Files that are whole or absent, and the records of runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+"""Version of the record's layout; part of every run's identity."""
+
+STATUSES = ("done", "failed", "skipped", "running")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file aside, flush it to the disk and rename it, so that no reader sees a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON; NaN and infinity are errors, since no JSON reader must take them."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def digest(value: Any) -> str:
+    """Return a hash of a JSON-like value that does not depend on key order or on 1 versus 1.0."""
+    text = json.dumps(_canonical(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _canonical(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def file_hash(path: Path, cache_dir: Path) -> str:
+    """Return the SHA-256 of a file's content, remembered by path, size and modification time."""
+    stat = path.stat()
+    key = digest([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
+    remembered = cache_dir / "hashes" / key
+    if remembered.is_file():
+        return remembered.read_text(encoding="utf-8")
+    with path.open("rb") as file:
+        value = hashlib.file_digest(file, "sha256").hexdigest()
+    write_text(remembered, value)
+    return value
+
+
+def run_folder(results_dir: Path, config: dict[str, Any], run_id: str) -> Path:
+    """Return the folder of a run: task, pair, method, then seed and identity."""
+    pair = f"{config['teacher']['name']}-{config['student']['name']}"
+    run = f"s{config['seed']}-{run_id}"
+    return results_dir / "runs" / config["task"]["name"] / pair / config["method"]["name"] / run
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """Return a run's record; None where there is none or it is not whole."""
+    try:
+        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
+        return None
+    whole = isinstance(record, dict) and record.get("status") in STATUSES
+    return record if whole and record.get("schema") == SCHEMA else None
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write a run's record."""
+    write_json(folder / "record.json", record)
+
+
+def records(results_dir: Path) -> Iterator[dict[str, Any]]:
+    """Yield every whole record below `results_dir`, ordered by path, with its `folder`."""
+    for path in sorted((results_dir / "runs").glob("*/*/*/*/record.json")):
+        record = read_record(path.parent)
+        if record is not None:
+            yield record | {"folder": path.parent.relative_to(results_dir).as_posix()}

@@ -1,0 +1,198 @@
+"""Teachers: fine-tuned once, stored, shared, and asked for their outputs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from ilkd_bench.models import Model
+from ilkd_bench.store import file_hash, write_json
+from ilkd_bench.types import BadInput, Incompatible, Outputs, Spec
+
+log = logging.getLogger(__name__)
+
+
+class LiveTeacher:
+    """A frozen teacher that is run on every batch.
+
+    It is no `nn.Module`, so that no optimiser, checkpoint or `.train()` of the student's module can
+    reach it.
+
+    Args:
+        model: the teacher at its best epoch.
+        label_order: for each label of the task, the teacher's output of that name; None: the same.
+        snapshots: its weights after each epoch of its training, oldest first; empty: none.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        label_order: list[int] | None = None,
+        snapshots: Sequence[Path] = (),
+    ) -> None:
+        self._model = model.eval().requires_grad_(False)
+        self._order = label_order
+        self._snapshots = list(snapshots)
+        self._best = (
+            model.state_dict()
+            if not snapshots
+            else {name: value.clone() for name, value in model.state_dict().items()}
+        )
+        self._at: float | None = None
+
+    @property
+    def spec(self) -> Spec:
+        """The teacher's sizes."""
+        return self._model.spec
+
+    @property
+    def model(self) -> Model:
+        """The model at its best epoch, e.g. to copy layers from."""
+        self._go_to(None)
+        return self._model
+
+    def to(self, device: torch.device) -> None:
+        """Move the teacher to a device."""
+        self._model.to(device)
+
+    @torch.no_grad()
+    def outputs(
+        self, batch: dict[str, Any], needs: frozenset[str], at: float | None = None
+    ) -> Outputs:
+        """Return what the teacher shows for a batch, its logits in the task's label order.
+
+        Args:
+            at: fraction (0, 1] of the teacher's training; None: its best epoch.
+        """
+        self._go_to(at)
+        outputs = self._model.outputs(batch["teacher"], needs)
+        if self._order is None:
+            return outputs
+        return replace(outputs, logits=outputs.logits[:, self._order])
+
+    def _go_to(self, at: float | None) -> None:
+        if at == self._at:
+            return
+        weights = self._best if at is None else load_file(self._snapshots[self._snapshot(at)])
+        self._model.load_state_dict(weights)
+        self._at = at
+
+    def _snapshot(self, at: float) -> int:
+        """Return the first snapshot taken at or after this fraction of the training."""
+        return max(0, math.ceil(at * len(self._snapshots) - 1e-9) - 1)
+
+
+def obtain(
+    folder: Path, make: Callable[[Path, bool], dict[str, Any]], *, snapshots: bool, cache_dir: Path
+) -> dict[str, Any]:
+    """Return the facts of a stored teacher, fine-tuning it first where it is missing or damaged.
+
+    Whoever comes second waits for the first; the lock dies with the process that holds it.
+
+    Args:
+        folder: where the teacher is, or will be.
+        make: fine-tunes the teacher into a folder (with a snapshot per epoch, if asked) and
+            returns its facts.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_suffix(".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        log.info("waiting: another run is fine-tuning the teacher %s", folder.name)
+        lock.acquire()
+    try:
+        facts = _facts(folder, snapshots, cache_dir)
+        if facts is None:
+            facts = _make(folder, make, snapshots, cache_dir)
+        return facts
+    finally:
+        lock.release()
+
+
+def _make(
+    folder: Path, make: Callable[[Path, bool], dict[str, Any]], snapshots: bool, cache_dir: Path
+) -> dict[str, Any]:
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    try:
+        facts = make(aside, snapshots)
+        stored = _facts(folder, False, cache_dir)
+        if stored is not None:  # the teacher of earlier runs stays; only its snapshots are added
+            shutil.rmtree(folder / "snapshots", ignore_errors=True)
+            os.replace(aside / "snapshots", folder / "snapshots")
+            facts = stored | {"snapshots": facts["snapshots"]}
+            write_json(folder / "teacher.json", facts | {"files": _hashes(folder, cache_dir)})
+        else:
+            write_json(aside / "teacher.json", facts | {"files": _hashes(aside, cache_dir)})
+            shutil.rmtree(folder, ignore_errors=True)
+            os.replace(aside, folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return facts
+
+
+def _hashes(folder: Path, cache_dir: Path) -> dict[str, str]:
+    weights = sorted(folder.rglob("*.safetensors"))
+    return {str(file.relative_to(folder)): file_hash(file, cache_dir) for file in weights}
+
+
+def _facts(folder: Path, snapshots: bool, cache_dir: Path) -> dict[str, Any] | None:
+    """Return what `teacher.json` says; None where it is absent, damaged or lacks snapshots."""
+    try:
+        facts = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    if facts["files"] != _hashes(folder, cache_dir):
+        log.warning("the stored teacher %s is damaged and is made again", folder.name)
+        return None
+    return facts if facts["snapshots"] or not snapshots else None
+
+
+def save_weights(model: Model, path: Path) -> None:
+    """Write a snapshot."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, path)
+
+
+def load_weights(model: Model, path: Path) -> None:
+    """Read weights that `save_weights` wrote.
+
+    Raises:
+        BadInput: the file is damaged or belongs to another architecture.
+    """
+    try:
+        model.load_state_dict(load_file(path))
+    except (SafetensorError, RuntimeError, OSError) as error:
+        raise BadInput(f"{path} does not hold this model's weights: {error}") from error
+
+
+def snapshot_paths(folder: Path) -> list[Path]:
+    """Return the snapshots of a stored teacher, oldest first."""
+    return sorted((folder / "snapshots").glob("*.safetensors"))
+
+
+def require_snapshots(checkpoint: str | None, wanted: bool) -> None:
+    """Refuse a method that follows the teacher's training where only its result was given.
+
+    Raises:
+        Incompatible: the teacher is a given checkpoint.
+    """
+    if wanted and checkpoint is not None:
+        raise Incompatible(
+            "the method follows the teacher's training, and teacher.checkpoint has no snapshots"
+        )

@@ -1,0 +1,242 @@
+"""One run, from a resolved configuration to a record. Callable without Hydra."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from ilkd_bench import settings, tasks
+from ilkd_bench.data import Split, encode, tokenizer_fingerprint
+from ilkd_bench.environment import device_here, environment
+from ilkd_bench.evaluate import evaluate, measure_teacher, save_student, scorer
+from ilkd_bench.fit import Fitted, Settings, check_terms, fit
+from ilkd_bench.methods.base import Method
+from ilkd_bench.methods.finetune import Finetune
+from ilkd_bench.models import Model, checkpoint, copy_layers
+from ilkd_bench.module import Optimisation
+from ilkd_bench.store import write_text
+from ilkd_bench.tasks import Task
+from ilkd_bench.teacher import (
+    LiveTeacher,
+    load_weights,
+    obtain,
+    require_snapshots,
+    save_weights,
+    snapshot_paths,
+)
+from ilkd_bench.tracking import tracker
+from ilkd_bench.types import BadInput, Phase
+
+log = logging.getLogger(__name__)
+
+
+def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Fine-tune or load the teacher, distil the student, evaluate, and leave files in `folder`.
+
+    Args:
+        config: resolved and checked (`settings.check`).
+        science: its identity (`settings.science`).
+        folder: of the run; takes the history, the predictions and the student.
+
+    Returns:
+        The measured part of the record.
+
+    Raises:
+        BadInput: something given is wrong, found before the first student step.
+        Incompatible: the method cannot work for this pair.
+    """
+    task = Task(**config["task"])
+    drop = ("recommended", "teacher_layers", "recipe", "checkpoint", "allow_weak")
+    student: Model = settings.construct(
+        config["student"], drop=drop, labels=task.labels, seed=config["seed"]
+    )
+    started = time.perf_counter()
+    teacher_model, order = _teacher_model(config, task, drop)
+    method: Method = settings.construct(
+        config["method"], drop=("weights",), student=student.spec, teacher=teacher_model.spec
+    )
+    phases = method.phases(config["epochs"])
+    splits = read_splits(config, task, student, teacher_model)
+    teacher, facts = _ready_teacher(config, science, task, teacher_model, order, phases, splits)
+    if config["student"]["teacher_layers"] is not None:
+        copy_layers(student, teacher.model, config["student"]["teacher_layers"])
+    where = {
+        "device": device_here(config["trainer"]["accelerator"]),
+        "batch_size": config["trainer"]["eval_batch_size"],
+    }
+    teacher_dev = measure_teacher(
+        teacher, task, splits["dev"], allow_weak=config["teacher"]["allow_weak"], **where
+    )
+    weights = config["method"]["weights"]
+    check_terms(student, method, weights, teacher, splits["dev"], phases)
+    teacher_seconds = time.perf_counter() - started
+
+    with tracker(config, folder) as logger:
+        fitted = fit(
+            student,
+            method,
+            weights,
+            teacher,
+            splits,
+            phases=phases,
+            settings=fit_settings(config, config["seed"]),
+            score=scorer(task),
+            monitor=task.metric,
+            folder=folder,
+            title=f"{config['method']['name']} seed {config['seed']}",
+            logger=logger,
+        )
+        started = time.perf_counter()
+        scores = evaluate(student, task, splits, folder=folder, **where)
+        evaluate_seconds = time.perf_counter() - started
+    write_text(folder / "history.csv", pd.DataFrame(fitted.history).to_csv(index=False))
+    save_student(folder, student, method, config, scores)
+    return {
+        "scores": scores,
+        "monitor": f"dev/{task.metric}",
+        "best_epoch": fitted.best_epoch,
+        "teacher": facts | {"dev": teacher_dev},
+        "data": {"fingerprint": science["data"]} | {k: len(v) for k, v in splits.items()},
+        "parameters": {"teacher": _parameters(teacher_model), "student": _parameters(student)},
+        "seconds": {
+            "train": fitted.seconds,
+            "teacher": teacher_seconds,
+            "evaluate": evaluate_seconds,
+        },
+        "examples_per_second": fitted.examples / fitted.seconds,
+    } | environment(config["precision"], config["trainer"]["accelerator"])
+
+
+def fit_settings(config: dict[str, Any], seed: int, **changes: Any) -> Settings:
+    """Return the training settings of a configuration, or of a teacher's recipe on top of it."""
+    c = config | changes
+    return Settings(
+        seed=seed,
+        batch_size=c["batch_size"],
+        patience=c["patience"],
+        gradient_clip=c["gradient_clip"],
+        precision=c["precision"],
+        optimisation=Optimisation(c["lr"], c["weight_decay"], c["warmup_ratio"]),
+        accelerator=c["trainer"]["accelerator"],
+        workers=c["trainer"]["workers"],
+        eval_batch_size=c["trainer"]["eval_batch_size"],
+    )
+
+
+def _teacher_model(
+    config: dict[str, Any], task: Task, drop: tuple[str, ...]
+) -> tuple[Model, list[int] | None]:
+    teacher = config["teacher"]
+    if teacher["checkpoint"] is not None:
+        return checkpoint(teacher["checkpoint"], labels=task.labels)
+    seed = teacher["recipe"]["seed"]
+    return settings.construct(teacher, drop=drop, labels=task.labels, seed=seed), None
+
+
+def read_splits(
+    config: dict[str, Any], task: Task, student: Model, teacher: Model
+) -> dict[str, Split]:
+    """Read and tokenise train, dev and every set that is scored at the end.
+
+    Raises:
+        BadInput: see `tasks.read`; or `max_length` is beyond a model's positions.
+    """
+    for whose, model in (("student", student), ("teacher", teacher)):
+        if config["max_length"] > model.max_tokens:
+            raise BadInput(
+                f"max_length={config['max_length']} is beyond the {whose}'s {model.max_tokens} "
+                f"positions: allowed is max_length={model.max_tokens} or less"
+            )
+    data_dir = None if config["data_dir"] is None else Path(config["data_dir"])
+    same = tokenizer_fingerprint(student.tokenizer) == tokenizer_fingerprint(teacher.tokenizer)
+    how = {"max_length": config["max_length"], "cache_dir": Path(config["cache_dir"])}
+
+    def split(part: Task, name: str) -> Split:
+        limit = config["limit_train"] if name == "train" else config["limit_eval"]
+        rows = tasks.read(part, name, data_dir=data_dir, limit=limit)
+        own = encode(rows, student.tokenizer, **how)
+        other = own if same else encode(rows, teacher.tokenizer, **how)
+        return Split(torch.from_numpy(rows.labels), torch.from_numpy(rows.index), own, other)
+
+    splits = {
+        name: split(task, name)
+        for name in tasks.available(task, data_dir)
+        if name not in task.hidden
+    }
+    for name in task.ood:
+        part = tasks.ood_task(task, name)
+        splits[f"ood/{name}"] = split(part, tasks.available(part, data_dir)[0])
+    return {n: s for n, s in splits.items() if not (s.labels == tasks.HIDDEN).any()}
+
+
+def _ready_teacher(
+    config: dict[str, Any],
+    science: dict[str, Any],
+    task: Task,
+    model: Model,
+    order: list[int] | None,
+    phases: Sequence[Phase],
+    splits: dict[str, Split],
+) -> tuple[LiveTeacher, dict[str, Any]]:
+    """Bring the teacher to its best epoch, fine-tuning it if no run has done so yet."""
+    snapshots = any(phase.teacher_at is not None for phase in phases)
+    require_snapshots(config["teacher"]["checkpoint"], snapshots)
+    if config["teacher"]["checkpoint"] is not None:
+        return LiveTeacher(model, label_order=order), {"key": config["teacher"]["checkpoint"]}
+    cache_dir = Path(config["cache_dir"])
+    folder = cache_dir / "teachers" / settings.teacher_key(science)
+    recipe = config["teacher"]["recipe"]
+
+    def make(aside: Path, snapshots: bool) -> dict[str, Any]:
+        log.info(
+            "fine-tuning the teacher %s on %s, once for all runs",
+            config["teacher"]["name"],
+            task.name,
+        )
+        fitted = fit(
+            model,
+            Finetune(model.spec, model.spec),
+            {"ce": 1.0},
+            None,
+            {k: _as_teacher(splits[k]) for k in ("train", "dev")},
+            phases=[Phase("finetune", recipe["epochs"], frozenset())],
+            settings=fit_settings(config, **recipe, patience=None),
+            score=scorer(task),
+            monitor=task.metric,
+            folder=aside,
+            title=f"teacher {config['teacher']['name']}",
+            snapshots=aside / "snapshots" if snapshots else None,
+        )
+        save_weights(model, aside / "model.safetensors")
+        return _teacher_facts(fitted, snapshots)
+
+    facts = obtain(folder, make, snapshots=snapshots, cache_dir=cache_dir)
+    load_weights(model, folder / "model.safetensors")
+    paths = snapshot_paths(folder) if snapshots else []
+    return LiveTeacher(model, snapshots=paths), {"key": folder.name} | {
+        name: facts[name] for name in ("best_epoch", "seconds")
+    }
+
+
+def _teacher_facts(fitted: Fitted, snapshots: bool) -> dict[str, Any]:
+    return {
+        "best_epoch": fitted.best_epoch,
+        "seconds": fitted.seconds,
+        "snapshots": snapshots,
+        "history": fitted.history,
+    }
+
+
+def _as_teacher(split: Split) -> Split:
+    """Return the split with the teacher's reading in the student's place."""
+    return Split(split.labels, split.index, split.teacher, split.teacher)
+
+
+def _parameters(model: Model) -> int:
+    return sum(p.numel() for p in model.parameters())

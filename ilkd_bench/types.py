@@ -1,0 +1,86 @@
+"""The concepts shared by models, methods and training.
+
+Shape legend, used in every shape comment of the package:
+    B  rows of a batch            T  tokens of a (padded) row
+    L  layers of a model          H  width of a layer
+    A  attention heads            C  classes, 1 for a regression
+Index 0 on a layer axis is the embedding output; 1..L are the layers.
+`s` stands for the student and `t` for the teacher, the student first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NEEDS = frozenset({"logits", "cls", "mean", "hidden", "attention"})
+"""What a method may ask a model to show: the field names of `Outputs`."""
+
+
+class Incompatible(Exception):
+    """A method that cannot work for this pair of models or this task; the message is the reason.
+
+    The run is recorded as skipped, never as failed.
+    """
+
+
+class BadInput(Exception):
+    """Something the user gave is wrong; the message says what was found and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a model shows for one batch. Fields that nobody asked for are None."""
+
+    logits: Tensor  # [B, C]
+    mask: Tensor  # [B, T], 1 on real tokens
+    cls: Tensor = None  # type: ignore[assignment]  # [B, L+1, H], the first token of every layer
+    mean: Tensor = None  # type: ignore[assignment]  # [B, L+1, H], the mean over the real tokens
+    hidden: tuple[Tensor, ...] = ()  # L+1 of [B, T, H]
+    attention: tuple[Tensor, ...] = ()  # L of [B, A, T, T], after the softmax
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The sizes of a model; all that a method needs in order to build its projections."""
+
+    layers: int
+    width: int
+    heads: int
+    vocabulary: int
+    classes: int  # 1 for a regression
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a loss may know about the rows besides the models' outputs."""
+
+    labels: Tensor  # [B], whole numbers for classes, floats for a regression
+    index: Tensor  # [B], row number within the split
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One stretch of training with a fresh optimiser and learning-rate schedule."""
+
+    name: str
+    epochs: int
+    needs: frozenset[str]  # of the teacher and the student alike
+    teacher_at: Callable[[int], float] | None = None
+    """Epoch of the phase -> fraction (0, 1] of the teacher's own training. None: its best epoch."""
+    lr: float | None = None  # None: the run's learning rate
+
+
+@dataclass(frozen=True)
+class Clock:
+    """When a loss is computed: all that a schedule or a draw may depend on."""
+
+    phase: Phase
+    epoch: int  # within the phase, from 0
+    step: int  # within the phase, from 0
+    steps: int  # of the whole phase
+    seed: int

@@ -1,0 +1,446 @@
+"""Writes tests/vectors/*.json with the numpy oracle. Run by hand only; no test runs ``main``.
+
+    .venv/bin/python tests/make_vectors.py
+
+Inputs are drawn from a seeded generator and rounded to three decimals before anything is computed
+with them, so the JSON holds exactly the numbers that the expected values belong to.
+``tests/test_oracle.py`` recomputes the expected values from the stored inputs with ``evaluate``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import oracle
+from numpy.typing import NDArray
+
+Json: TypeAlias = dict[str, Any]
+
+DIRECTORY = Path(__file__).parent / "vectors"
+METHODS = ("finetune", "vanilla", "pkd", "pkd_last", "alp", "rail_l", "rail_c", "pro_kd")
+FIXTURE = {1: 1.150421, 2: 1.280627, 10: 1.331116}
+"""Published soft KL of z_s = [1, 2, 3] and z_t = [3, 2, 1] for each temperature."""
+
+STUDENT_LAYERS, TEACHER_LAYERS, ROWS, PROJECTED = 3, 6, 3, 5
+
+
+# ---------------------------------------------------------------------------- expected values
+
+
+def projection_of(case: Json) -> tuple[oracle.Linear | None, oracle.Linear | None]:
+    """The two shared maps of a case, or None twice."""
+    p = case["parameters"]
+    if not p:
+        return None, None
+    return (
+        (p["student_projection.weight"], p["student_projection.bias"]),
+        (p["teacher_projection.weight"], p["teacher_projection.bias"]),
+    )
+
+
+def rail_maps(case: Json) -> list[Any]:
+    """Ws, bs, Wt, bt: four arrays, or four lists with one entry per student layer."""
+    p, found = case["parameters"], []
+    for side in ("student", "teacher"):
+        for kind in ("weight", "bias"):
+            if case["settings"].get("projection") == "per_layer":
+                pairs = range(case["student"]["layers"] - 1)
+                found.append([p[f"{side}_projection.{i}.{kind}"] for i in pairs])
+            else:
+                found.append(p[f"{side}_projection.{kind}"])
+    return found
+
+
+def evaluate(method: str, case: Json) -> dict[str, float]:
+    """Every term of a case, from its stored inputs alone."""
+    settings, clock, inputs = case["settings"], case["clock"], case["inputs"]
+    n, m = case["teacher"]["layers"], case["student"]["layers"]
+    student, teacher = inputs["student"], inputs["teacher"]
+    zs, zt = student["logits"], teacher["logits"]
+    ce = oracle.cross_entropy(zs, inputs["labels"])
+    if method == "finetune":
+        return {"ce": ce}
+    if method == "pro_kd":
+        if clock["phase"] == 1:
+            return {"ce": ce}
+        t_max = settings["max_temperature"]
+        temperature = oracle.falling_temperature(clock["epoch"], clock["epochs"], t_max)
+        return {"follow": oracle.follow(zs, zt, temperature, t_max, settings["smoothing"])}
+    terms = {"ce": ce, "kd": oracle.soft_kl(zs, zt, settings["temperature"])}
+    if method == "vanilla":
+        return terms
+    if method in ("pkd", "pkd_last", "alp"):
+        hs, ht = oracle.cls(student["hidden"]), oracle.cls(teacher["hidden"])
+        maps = projection_of(case)
+        if method == "alp":
+            options = settings["scale"], settings["include_last"]
+            return {**terms, "alp": oracle.alp(hs, ht, *options, *maps)}
+        layers = {"skip": oracle.skip, "last": oracle.last}[settings["layer_map"]](n, m)
+        return {**terms, "pkd": oracle.pkd(hs, ht, layers, settings["normalize"], *maps)}
+    hs = oracle.mean(student["hidden"], student["mask"])
+    ht = oracle.mean(teacher["hidden"], teacher["mask"])
+    layers = oracle.random_sorted(n, m, clock["seed"], clock["epoch"])
+    distance = {"rail_l": oracle.rail_layerwise, "rail_c": oracle.rail_concatenated}[method]
+    return {**terms, "rail": distance(hs, ht, layers, *rail_maps(case))}
+
+
+# ------------------------------------------------------------------------------------- inputs
+
+
+def rounded(values: NDArray[np.float64]) -> list[Any]:
+    """Three decimals, as nested lists, without negative zeros."""
+    return list((np.round(values, 3) + 0.0).tolist())
+
+
+class Draw:
+    """One seeded source of numbers for the cases of one method."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self.generator = np.random.default_rng([20240229, METHODS.index(method)])
+
+    def side(self, shape: Json, length: int) -> Json:
+        """Logits, a right-padded mask, and hidden states that are large where it is 0."""
+        g = self.generator
+        lengths = g.permutation([length, length - 1, 1])
+        mask = np.arange(length)[None, :] < lengths[:, None]
+        hidden = []
+        for _ in range(shape["layers"] + 1):
+            real = g.normal(0.0, 0.8, (ROWS, length, shape["width"]))
+            garbage = g.uniform(300.0, 900.0, real.shape) * g.choice([-1.0, 1.0], real.shape)
+            hidden.append(rounded(np.where(mask[:, :, None], real, garbage)))
+        logits = rounded(g.normal(0.0, 1.5, (ROWS, shape["classes"])))
+        return {"logits": logits, "mask": mask.astype(int).tolist(), "hidden": hidden}
+
+    def linear(self, prefix: str, width: int) -> Json:
+        """A random map from ``width`` to the projected width, as state-dict entries."""
+        return {
+            f"{prefix}.weight": rounded(self.generator.normal(0.0, 0.6, (PROJECTED, width))),
+            f"{prefix}.bias": rounded(self.generator.normal(0.0, 0.3, PROJECTED)),
+        }
+
+    def case(
+        self,
+        name: str,
+        settings: Json,
+        *,
+        classes: int = 3,
+        widths: tuple[int, int] = (4, 4),
+        clock: tuple[int, int, int, int] = (0, 0, 4, 0),
+        lengths: tuple[int, int] = (4, 3),
+        logits: tuple[list[float], list[float]] | None = None,
+    ) -> Json:
+        """One case; ``clock`` is (phase, epoch, epochs, seed), ``logits`` replace those drawn."""
+        depths = {"student": STUDENT_LAYERS, "teacher": TEACHER_LAYERS}
+        shapes: dict[str, Json] = {}
+        for (side, depth), width in zip(depths.items(), widths, strict=True):
+            shapes[side] = {"layers": depth, "width": width, "heads": 2, "vocabulary": 11}
+            shapes[side]["classes"] = classes
+        sides = {s: self.side(shapes[s], t) for s, t in zip(shapes, lengths, strict=True)}
+        if logits is not None:
+            for side, row in zip(sides, logits, strict=True):
+                sides[side]["logits"] = [list(row) for _ in range(ROWS)]
+        labels: list[Any]
+        if classes == 1:
+            labels = rounded(self.generator.uniform(0.0, 5.0, ROWS))
+        else:
+            labels = [int(label) for label in self.generator.permutation(classes)[:ROWS]]
+        case: Json = {
+            "name": name,
+            **shapes,
+            "settings": settings,
+            "parameters": self.parameters(settings, shapes),
+            "clock": dict(zip(("phase", "epoch", "epochs", "seed"), clock, strict=True)),
+            "inputs": {"labels": labels, **sides},
+        }
+        case["expected"] = evaluate(self.method, case)
+        assert all(math.isfinite(v) and v > 0.0 for v in case["expected"].values())
+        return case
+
+    def parameters(self, settings: Json, shapes: dict[str, Json]) -> Json:
+        """The projections that the settings call for."""
+        if settings.get("projection_width", "auto") == "auto":
+            return {}
+        pairs, found = STUDENT_LAYERS - 1, {}
+        for side, shape in shapes.items():
+            prefix, width = f"{side}_projection", shape["width"]
+            if self.method == "rail_c":
+                found.update(self.linear(prefix, pairs * width))
+            elif settings.get("projection") == "per_layer":
+                for i in range(pairs):
+                    found.update(self.linear(f"{prefix}.{i}", width))
+            else:
+                found.update(self.linear(prefix, width))
+        return found
+
+
+# -------------------------------------------------------------------------------------- methods
+
+
+def finetune() -> list[Json]:
+    draw = Draw("finetune")
+    return [draw.case("classification", {}), draw.case("regression", {}, classes=1)]
+
+
+def vanilla() -> list[Json]:
+    draw = Draw("vanilla")
+    cases = [
+        draw.case("temperature 10", {"temperature": 10}),
+        draw.case("temperature 2", {"temperature": 2}, lengths=(3, 5)),
+        draw.case("regression", {"temperature": 10}, classes=1),
+    ]
+    for temperature, published in FIXTURE.items():
+        case = draw.case(
+            f"published fixture, temperature {temperature}",
+            {"temperature": temperature},
+            lengths=(3, 3),
+            logits=([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]),
+        )
+        assert abs(case["expected"]["kd"] - published) < 5e-7
+        cases.append(case)
+    return cases
+
+
+def pkd(method: str, layer_map: str) -> list[Json]:
+    draw = Draw(method)
+
+    def settings(normalize: bool = True, width: int | str = "auto") -> Json:
+        return {
+            "temperature": 10,
+            "layer_map": layer_map,
+            "normalize": normalize,
+            "projection_width": width,
+        }
+
+    return [
+        draw.case("equal widths, normalised", settings()),
+        draw.case("equal widths, not normalised", settings(False), lengths=(3, 5)),
+        draw.case("unequal widths, projected", settings(width=PROJECTED), widths=(4, 6)),
+        draw.case("regression", settings(), classes=1, lengths=(5, 3)),
+    ]
+
+
+def alp() -> list[Json]:
+    draw = Draw("alp")
+
+    def settings(scale: str = "none", include_last: bool = False, width: Any = "auto") -> Json:
+        return {
+            "temperature": 10,
+            "scale": scale,
+            "include_last": include_last,
+            "projection_width": width,
+        }
+
+    projected = settings(width=PROJECTED)
+    both = settings("sqrt_width", True, PROJECTED)
+    return [
+        draw.case("default", settings()),
+        draw.case("divided by the square root of the width", settings("sqrt_width")),
+        draw.case("last layers included", settings(include_last=True), lengths=(3, 5)),
+        draw.case("unequal widths, projected", projected, widths=(4, 6)),
+        draw.case("unequal widths, scaled, last included", both, widths=(4, 6)),
+        draw.case("regression", settings(), classes=1),
+    ]
+
+
+# (phase, epoch, epochs, seed); the draws are checked to differ in ``check_draws``
+FIRST_DRAW, SECOND_DRAW, THIRD_DRAW = (0, 0, 4, 0), (0, 2, 4, 3), (0, 1, 4, 42)
+
+
+def check_draws() -> None:
+    """The chosen draws differ, need sorting, and tell (seed, epoch) from (epoch, seed)."""
+    draws, needs_sorting = set(), False
+    for _, epoch, _, seed in (FIRST_DRAW, SECOND_DRAW, THIRD_DRAW):
+        drawn = oracle.random_sorted(TEACHER_LAYERS, STUDENT_LAYERS, seed, epoch)
+        draws.add(tuple(drawn))
+        raw = np.random.default_rng((seed, epoch)).choice(
+            np.arange(1, TEACHER_LAYERS), size=STUDENT_LAYERS - 1, replace=False
+        )
+        needs_sorting |= raw.tolist() != drawn
+    assert len(draws) == 3
+    assert needs_sorting
+    swapped = oracle.random_sorted(TEACHER_LAYERS, STUDENT_LAYERS, SECOND_DRAW[1], SECOND_DRAW[3])
+    assert tuple(swapped) != tuple(
+        oracle.random_sorted(TEACHER_LAYERS, STUDENT_LAYERS, SECOND_DRAW[3], SECOND_DRAW[1])
+    )
+
+
+def rail_l() -> list[Json]:
+    draw = Draw("rail_l")
+    shared = {"temperature": 10, "projection_width": PROJECTED, "projection": "shared"}
+    per_layer = {**shared, "projection": "per_layer"}
+    wide = (4, 6)
+    return [
+        draw.case("seed 0, epoch 0", shared, clock=FIRST_DRAW),
+        draw.case("seed 3, epoch 2", shared, clock=SECOND_DRAW, lengths=(3, 5)),
+        draw.case("per layer", per_layer, clock=SECOND_DRAW),
+        draw.case("unequal widths", shared, widths=wide, clock=THIRD_DRAW),
+        draw.case("unequal widths, per layer", per_layer, widths=wide, clock=FIRST_DRAW),
+        draw.case("regression", shared, classes=1, clock=THIRD_DRAW),
+    ]
+
+
+def rail_c() -> list[Json]:
+    draw = Draw("rail_c")
+    settings = {"temperature": 10, "projection_width": PROJECTED}
+    return [
+        draw.case("seed 0, epoch 0", settings, clock=FIRST_DRAW),
+        draw.case("seed 3, epoch 2", settings, clock=SECOND_DRAW, lengths=(3, 5)),
+        draw.case("unequal widths", settings, widths=(4, 6), clock=THIRD_DRAW),
+        draw.case("regression", settings, classes=1, clock=THIRD_DRAW),
+    ]
+
+
+def pro_kd() -> list[Json]:
+    draw = Draw("pro_kd")
+    factor = {"max_temperature": 10, "smoothing": "factor"}
+    divide = {**factor, "smoothing": "divide"}
+    short = (3, 3)
+    return [
+        draw.case("first of 10 epochs", factor, clock=(0, 0, 10, 0), lengths=short),
+        draw.case("middle of 10 epochs", factor, clock=(0, 5, 10, 0), lengths=short),
+        draw.case("last of 10 epochs", factor, clock=(0, 9, 10, 0), lengths=short),
+        draw.case("second of 4 epochs", factor, clock=(0, 1, 4, 0), lengths=short),
+        draw.case("divide, middle of 10 epochs", divide, clock=(0, 5, 10, 0), lengths=short),
+        draw.case("labels", factor, clock=(1, 1, 4, 0), lengths=short),
+        draw.case("regression", factor, classes=1, clock=(0, 5, 10, 0), lengths=short),
+        draw.case("regression, labels", factor, classes=1, clock=(1, 0, 4, 0), lengths=short),
+    ]
+
+
+# -------------------------------------------------------------------------------------- writing
+
+
+def squares(first: list[float], second: list[float], value: float) -> str:
+    """A mean of squares spelled out, for checking with a pocket calculator."""
+    parts = " + ".join(f"({a:g} - {b:g})^2" for a, b in zip(first, second, strict=True))
+    assert math.isclose(
+        sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) / len(first), value
+    )
+    return f"({parts}) / {len(first)} = {value:.9g}"
+
+
+def by_hand(cases: list[Json], term: str, name: str = "regression", factor: float = 1.0) -> str:
+    """The ce, kd or follow of a regression case, spelled out."""
+    case = next(c for c in cases if c["name"] == name)
+    first = [row[0] for row in case["inputs"]["student"]["logits"]]
+    if term == "ce":
+        second = case["inputs"]["labels"]
+    else:
+        second = [round(factor * row[0], 6) for row in case["inputs"]["teacher"]["logits"]]
+    return f"case '{name}': {term} = {squares(first, second, case['expected'][term])}"
+
+
+def draws(cases: list[Json]) -> str:
+    """The teacher layers that each rail case uses."""
+    texts = []
+    for case in cases:
+        clock, m = case["clock"], case["student"]["layers"]
+        layers = oracle.random_sorted(case["teacher"]["layers"], m, clock["seed"], clock["epoch"])
+        texts.append(f"'{case['name']}' {layers}")
+    return "teacher layers: " + ", ".join(texts)
+
+
+def files() -> dict[str, Json]:
+    """All vector files by method."""
+    check_draws()
+    pre = "numpy float64, tests/oracle.py, independent of ilkd_bench, terms without weights; "
+    kl = "kd: T^2 KL(softmax(zt/T) || softmax(zs/T)), sum over classes, mean over batch "
+    kl += "(Hinton et al. 2015), with one output (zs - zt)^2; "
+    ce = "ce: -log softmax(zs)[label], mean over batch, with one output (zs - label)^2; "
+    cases = {
+        "finetune": finetune(),
+        "vanilla": vanilla(),
+        "pkd": pkd("pkd", "skip"),
+        "pkd_last": pkd("pkd_last", "last"),
+        "alp": alp(),
+        "rail_l": rail_l(),
+        "rail_c": rail_c(),
+        "pro_kd": pro_kd(),
+    }
+    formula = "pkd: cls vectors, projected if the widths differ, then L2-normalised (if set), "
+    formula += "squared difference, mean over batch x layers x width (arXiv 1908.09355, authors' "
+    formula += "reduction); layers of the teacher for student 1, 2: "
+    bound = "unit vectors of width 4 give at most 4 / 4 = 1 when normalised; "
+    rail = "rail: mean over real positions, x W^T + b, L2-normalised, squared distance summed over "
+    rail += "the width (arXiv 2109.10164), "
+    sources = {
+        "finetune": ce,
+        "vanilla": ce + kl + "the published fixture is 2 T (e^(2/T) - 1) / (e^(2/T) + e^(1/T) + 1) "
+        "= 1.150421, 1.280627, 1.331116 at T = 1, 2, 10; " + by_hand(cases["vanilla"], "kd") + "; ",
+        "pkd": ce + kl + formula + "2, 4 (i * 6 / 3); " + bound,
+        "pkd_last": ce + kl + formula + "4, 5 (6 - 3 + i); " + bound,
+        "alp": ce + kl + "alp: cls vectors, weights softmax_j <hs_i, ht_j>, |hs_i - sum_j e_ij "
+        "ht_j|^2 / width, sum over student layers, mean over batch (arXiv 2012.14022); ",
+        "rail_l": ce
+        + kl
+        + rail
+        + "sum over the pairs, mean over batch; at most 4 per pair, so 8; "
+        + draws(cases["rail_l"])
+        + "; ",
+        "rail_c": ce
+        + kl
+        + rail
+        + "once on the joined layers, mean over batch; at most 4; "
+        + draws(cases["rail_c"])
+        + "; ",
+        "pro_kd": "phase 0 follow: (zs - smooth(zt))^2, mean over batch and classes, smooth = zt "
+        "(1 - (T - 1) / 10) or zt / T (arXiv 2110.08532, Annealing-KD's factor), T over 10 epochs "
+        "10, 9, .., 1 and over 4 epochs 10, 7, 4, 1; phase 1 " + ce + "epoch 5 of 10 has T 5, so "
+        "factor 0.6: " + by_hand(cases["pro_kd"], "follow", factor=0.6) + "; ",
+    }
+    found = {}
+    for method, source in sources.items():
+        name = "regression, labels" if method == "pro_kd" else "regression"
+        source = pre + source + by_hand(cases[method], "ce", name)
+        found[method] = {"method": method, "source": source, "cases": cases[method]}
+    return found
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def dump(content: Json) -> str:
+    """JSON with one line per part of a case, and one per hidden state."""
+    blocks = []
+    for case in content["cases"]:
+        lines = []
+        for key, value in case.items():
+            if key == "inputs":
+                lines.append(f'"inputs":{{"labels":{compact(value["labels"])},')
+                for side in ("student", "teacher"):
+                    part = value[side]
+                    lines.append(f' "{side}":{{"logits":{compact(part["logits"])},')
+                    lines.append(f'  "mask":{compact(part["mask"])},')
+                    hidden = ",\n    ".join(compact(h) for h in part["hidden"])
+                    lines.append(
+                        f'  "hidden":[\n    {hidden}]}}{"," if side == "student" else "},"}'
+                    )
+            elif key == "parameters" and value:
+                entries = ",\n  ".join(f'"{k}":{compact(v)}' for k, v in value.items())
+                lines.append(f'"parameters":{{\n  {entries}}},')
+            else:
+                lines.append(f'"{key}":{compact(value)}' + ("" if key == "expected" else ","))
+        blocks.append("{" + "\n ".join(lines) + "}")
+    head = f'{{"method":{compact(content["method"])},\n"source":{compact(content["source"])},\n'
+    text = head + '"cases":[\n' + ",\n\n".join(blocks) + "\n]}\n"
+    assert json.loads(text) == content
+    return text
+
+
+def main() -> None:
+    DIRECTORY.mkdir(exist_ok=True)
+    for method, content in files().items():
+        text = dump(content)
+        assert len(text) < 60_000, (method, len(text))
+        (DIRECTORY / f"{method}.json").write_text(text, encoding="utf-8")
+        print(f"{method}: {len(content['cases'])} cases, {len(text)} bytes")
+
+
+if __name__ == "__main__":
+    main()

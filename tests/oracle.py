@@ -1,0 +1,298 @@
+"""Independent reference values for the losses, in plain numpy float64.
+
+Nothing here comes from ``ilkd_bench``: every function is written from the formula it states, as
+directly as possible (explicit loops over layers, no cleverness), so that an error in the package
+and an error here are unlikely to agree.
+
+Shapes: B batch, C classes, T positions, H width, L layers. Pooled features are ``[B, L+1, H]``
+with index 0 the embedding output, 1..m the student's layers and 1..n the teacher's.
+Every distillation term is returned without its weight in the total loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array: TypeAlias = NDArray[np.float64]
+Linear: TypeAlias = tuple[ArrayLike, ArrayLike]
+"""Weight ``[out, in]`` and bias ``[out]``, the layout of a torch ``Linear``."""
+
+EPSILON = 1e-12
+"""Smallest norm divided by: a zero vector stays zero when it is L2-normalised."""
+
+
+# ------------------------------------------------------------------------------------- helpers
+
+
+def as_float(values: ArrayLike) -> Array:
+    """The values as a float64 array."""
+    return np.asarray(values, dtype=np.float64)
+
+
+def log_softmax(logits: ArrayLike) -> Array:
+    """log(exp(z_c) / sum_k exp(z_k)) over the last axis, shifted by the maximum."""
+    z = as_float(logits)
+    z = z - z.max(axis=-1, keepdims=True)
+    return as_float(z - np.log(np.exp(z).sum(axis=-1, keepdims=True)))
+
+
+def softmax(logits: ArrayLike) -> Array:
+    """exp(z_c) / sum_k exp(z_k) over the last axis."""
+    z = as_float(logits)
+    e = np.exp(z - z.max(axis=-1, keepdims=True))
+    return as_float(e / e.sum(axis=-1, keepdims=True))
+
+
+def l2_normalize(values: ArrayLike) -> Array:
+    """x / max(|x|, EPSILON) over the last axis."""
+    x = as_float(values)
+    norm = np.sqrt((x * x).sum(axis=-1, keepdims=True))
+    return as_float(x / np.maximum(norm, EPSILON))
+
+
+def project(values: ArrayLike, linear: Linear | None) -> Array:
+    """x W^T + b over the last axis; without a map, x itself."""
+    x = as_float(values)
+    if linear is None:
+        return x
+    weight, bias = linear
+    return as_float(x @ as_float(weight).T + as_float(bias))
+
+
+# ---------------------------------------------------------------------------- terms on the logits
+
+
+def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> float:
+    """-log softmax(z)[label], mean over the batch; (z - label)^2 with one output. Textbook."""
+    z = as_float(logits)
+    if z.shape[1] == 1:
+        return float(np.mean((z[:, 0] - as_float(labels)) ** 2))
+    log_p = log_softmax(z)
+    wanted = np.asarray(labels, dtype=np.int64)
+    return float(np.mean([-log_p[row, wanted[row]] for row in range(z.shape[0])]))
+
+
+def soft_kl(student_logits: ArrayLike, teacher_logits: ArrayLike, temperature: float) -> float:
+    """T^2 KL(softmax(z_t/T) || softmax(z_s/T)): sum over classes, mean over the batch.
+
+    With one output: (z_s - z_t)^2, mean, without the temperature. Hinton et al. 2015.
+    """
+    zs, zt = as_float(student_logits), as_float(teacher_logits)
+    if zs.shape[1] == 1:
+        return mse(zs, zt)
+    log_s, log_t = log_softmax(zs / temperature), log_softmax(zt / temperature)
+    per_row = (np.exp(log_t) * (log_t - log_s)).sum(axis=1)
+    return float(temperature**2 * per_row.mean())
+
+
+# -------------------------------------------------------------------------- terms on the features
+
+
+def mse(a: ArrayLike, b: ArrayLike) -> float:
+    """(a - b)^2, mean over all elements."""
+    return float(np.mean((as_float(a) - as_float(b)) ** 2))
+
+
+def normalized_mse(a: ArrayLike, b: ArrayLike) -> float:
+    """(a/|a| - b/|b|)^2 with norms over the last axis, mean over all elements. PKD's distance."""
+    return mse(l2_normalize(a), l2_normalize(b))
+
+
+def masked_mse(a: ArrayLike, b: ArrayLike, mask: ArrayLike) -> float:
+    """(a - b)^2, mean over the features of the real positions (mask 1); 0 if there is none."""
+    x, y, real = as_float(a), as_float(b), np.asarray(mask).astype(bool)
+    if not real.any():
+        return 0.0
+    return mse(x[real], y[real])
+
+
+# --------------------------------------------------------------------------------------- features
+
+
+def cls(hidden: Sequence[ArrayLike]) -> Array:
+    """The vector of position 0 in each of the L+1 hidden states: ``[B, L+1, H]``."""
+    return np.stack([as_float(h)[:, 0, :] for h in hidden], axis=1)
+
+
+def mean(hidden: Sequence[ArrayLike], mask: ArrayLike) -> Array:
+    """Mean over the real positions in each hidden state: ``[B, L+1, H]``; no position, zeros."""
+    real = np.asarray(mask).astype(bool)
+    layers = []
+    for state in hidden:
+        h = as_float(state)
+        pooled = np.zeros((h.shape[0], h.shape[2]))
+        for row in range(h.shape[0]):
+            if real[row].any():
+                pooled[row] = h[row][real[row]].mean(axis=0)
+        layers.append(pooled)
+    return np.stack(layers, axis=1)
+
+
+# ------------------------------------------------------------------------------------- layer maps
+
+
+def skip(n: int, m: int) -> list[int]:
+    """floor(i n / m) for i = 1..m-1: evenly spaced teacher layers (PKD-skip)."""
+    return [i * n // m for i in range(1, m)]
+
+
+def last(n: int, m: int) -> list[int]:
+    """n - m + i for i = 1..m-1: the highest intermediate teacher layers (PKD-last)."""
+    return [n - m + i for i in range(1, m)]
+
+
+def uniform(n: int, m: int) -> list[int]:
+    """floor(i n / m) for i = 0..m: embeddings to embeddings, last to last (TinyBERT)."""
+    return [i * n // m for i in range(m + 1)]
+
+
+def random_sorted(n: int, m: int, seed: int, epoch: int) -> list[int]:
+    """m-1 different layers out of 1..n-1, uniformly, ascending; fixed by seed and epoch (RAIL)."""
+    generator = np.random.default_rng((seed, epoch))
+    drawn = generator.choice(np.arange(1, n), size=m - 1, replace=False)
+    return [int(layer) for layer in np.sort(drawn)]
+
+
+# ---------------------------------------------------------------------- terms on several layers
+
+
+def attend(query: ArrayLike, keys: ArrayLike) -> Array:
+    """softmax over j of <q_i, k_j>: query ``[B, M, H]``, keys ``[B, N, H]`` -> ``[B, M, N]``."""
+    return softmax(np.einsum("bmh,bnh->bmn", as_float(query), as_float(keys)))
+
+
+def pkd(
+    hs: ArrayLike,
+    ht: ArrayLike,
+    layers: Sequence[int],
+    normalize: bool,
+    student_projection: Linear | None = None,
+    teacher_projection: Linear | None = None,
+) -> float:
+    """(h^s_i - h^t_layers[i-1])^2 for i = 1..m-1, mean over batch x layers x width.
+
+    Sun et al. 2019 with the reduction of the authors' code. Order: projection (one map per side),
+    then L2-normalisation if asked for, then the difference.
+    """
+    student, teacher = as_float(hs), as_float(ht)
+    assert len(layers) == student.shape[1] - 2
+    terms = []
+    for i, j in enumerate(layers, start=1):
+        s = project(student[:, i], student_projection)
+        t = project(teacher[:, j], teacher_projection)
+        terms.append(normalized_mse(s, t) if normalize else mse(s, t))
+    return float(np.mean(terms))
+
+
+def alp(
+    hs: ArrayLike,
+    ht: ArrayLike,
+    scale: str,
+    include_last: bool,
+    student_projection: Linear | None = None,
+    teacher_projection: Linear | None = None,
+) -> float:
+    """|h^s_i - sum_j e_ij h^t_j|^2 / H, sum over i, mean over the batch (Passban et al. 2021).
+
+    e_i = softmax_j <h^s_i, h^t_j>, or <h^s_i, h^t_j> / sqrt(H) with scale ``sqrt_width``; i in
+    1..m-1 and j in 1..n-1, or 1..m and 1..n with ``include_last``. With projections (one map per
+    side) the projected vectors take the place of h, and H is their width.
+    """
+    assert scale in ("none", "sqrt_width")
+    end = None if include_last else -1
+    query = project(as_float(hs)[:, 1:end], student_projection)
+    keys = project(as_float(ht)[:, 1:end], teacher_projection)
+    width = query.shape[2]
+    weights = attend(query / math.sqrt(width) if scale == "sqrt_width" else query, keys)
+    context = np.einsum("bmn,bnh->bmh", weights, keys)
+    return float(((query - context) ** 2).mean(axis=2).sum(axis=1).mean())
+
+
+def rail_layerwise(
+    hs: ArrayLike,
+    ht: ArrayLike,
+    layers: Sequence[int],
+    Ws: ArrayLike | Sequence[ArrayLike],
+    bs: ArrayLike | Sequence[ArrayLike],
+    Wt: ArrayLike | Sequence[ArrayLike],
+    bt: ArrayLike | Sequence[ArrayLike],
+) -> float:
+    """|norm(Ws h^s_i + bs) - norm(Wt h^t_layers[i-1] + bt)|^2, sum over i, mean over the batch.
+
+    Haidar et al. 2022, layer-wise, alpha_i = 1; features are mean-pooled. The maps are shared by
+    all layers, or given as four lists with one entry per pair.
+    """
+    student, teacher = as_float(hs), as_float(ht)
+    assert len(layers) == student.shape[1] - 2
+    maps: list[Any] = [Ws, bs, Wt, bt]
+    shared = np.ndim(maps[0][0]) == 1
+    total = np.zeros(student.shape[0])
+    for i, j in enumerate(layers, start=1):
+        ws, vs, wt, vt = maps if shared else [per_layer[i - 1] for per_layer in maps]
+        s = l2_normalize(project(student[:, i], (ws, vs)))
+        t = l2_normalize(project(teacher[:, j], (wt, vt)))
+        total += ((s - t) ** 2).sum(axis=1)
+    return float(total.mean())
+
+
+def rail_concatenated(
+    hs: ArrayLike,
+    ht: ArrayLike,
+    layers: Sequence[int],
+    Ws: ArrayLike,
+    bs: ArrayLike,
+    Wt: ArrayLike,
+    bt: ArrayLike,
+) -> float:
+    """|norm(Ws [h^s_1; ..; h^s_{m-1}] + bs) - norm(Wt [h^t_a1; ..] + bt)|^2, mean over the batch.
+
+    Haidar et al. 2022, concatenated: the chosen layers are joined along the features in ascending
+    order, and each side is mapped once.
+    """
+    student, teacher = as_float(hs), as_float(ht)
+    assert len(layers) == student.shape[1] - 2
+    s = np.concatenate([student[:, i] for i in range(1, len(layers) + 1)], axis=1)
+    t = np.concatenate([teacher[:, j] for j in layers], axis=1)
+    difference = l2_normalize(project(s, (Ws, bs))) - l2_normalize(project(t, (Wt, bt)))
+    return float((difference**2).sum(axis=1).mean())
+
+
+# ---------------------------------------------------------------------------------------- Pro-KD
+
+
+def smooth(logits: ArrayLike, temperature: float, t_max: float, smoothing: str) -> Array:
+    """``factor``: z (1 - (T-1)/t_max), as in Annealing-KD; ``divide``: z / T."""
+    z = as_float(logits)
+    if smoothing == "factor":
+        return as_float(z * (1.0 - (temperature - 1.0) / t_max))
+    assert smoothing == "divide"
+    return as_float(z / temperature)
+
+
+def follow(
+    student_logits: ArrayLike,
+    teacher_logits: ArrayLike,
+    temperature: float,
+    t_max: float,
+    smoothing: str,
+) -> float:
+    """(z_s - smooth(z_t))^2, mean over batch and classes: stage 1 of Pro-KD (COLING 2022)."""
+    return mse(student_logits, smooth(teacher_logits, temperature, t_max, smoothing))
+
+
+def falling_temperature(epoch: int, epochs: int, t_max: int) -> float:
+    """The temperature of an epoch (from 0) in a stage of ``epochs`` epochs, from t_max down to 1.
+
+    Enough epochs for all values: each is held for floor(epochs / t_max) of them, and 1 for the
+    rest. Fewer: even steps from t_max to 1. A single epoch: 1.
+    """
+    if epochs == 1:
+        return 1.0
+    if epochs >= t_max:
+        return float(max(1, t_max - epoch // (epochs // t_max)))
+    return t_max - (t_max - 1) * epoch / (epochs - 1)
