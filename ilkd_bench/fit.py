@@ -166,15 +166,18 @@ def check_terms(
     teacher: Teacher,
     split: Split,
     phases: Sequence[Phase],
+    device: torch.device,
 ) -> None:
     """Compute every phase's loss once, on two rows, before anything is trained.
 
     Raises:
         BadInput: a term has no weight, or a weight belongs to no term of any phase.
     """
-    batch = split[sorted_batches(split.lengths, 2)[-1]]
+    rows = sorted_batches(split.lengths, 2)[-1]
+    batch = {k: _to(v, device) for k, v in split[rows].items()}
     terms: set[str] = set()
-    student.eval()
+    student.eval().to(device)
+    method.to(device)
     with torch.no_grad():
         for phase in phases:
             clock = Clock(phase, epoch=0, step=0, steps=1, seed=0)

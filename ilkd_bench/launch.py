@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ilkd_bench import settings, store, tasks
+from ilkd_bench.settings import ROOT
 from ilkd_bench.types import BadInput
-
-PACKAGE = Path(__file__).resolve().parent
-ROOT = PACKAGE if (PACKAGE / "conf").is_dir() else PACKAGE.parent
-"""Where conf/ and sweeps/ lie: beside the package in a checkout, inside it when installed."""
 
 OmegaConf.register_new_resolver("root", lambda: str(ROOT), replace=True)
 
@@ -104,9 +101,13 @@ def _plan(typed: Sequence[str], *, multirun: bool) -> list[Job]:
     lines = [f"{key}={value}" for key, value in params.items()] + list(typed)
     batches = BasicSweeper.split_arguments(parser.parse_overrides(lines), None)
     composed: dict[tuple[str, ...], DictConfig] = {}
+    parsed: dict[str, Override] = {}
     jobs: dict[str, Job] = {}
-    for line in [line for batch in batches for line in batch]:
-        one = _one(parser.parse_overrides(list(line)), composed)
+    for job_lines in [job_lines for batch in batches for job_lines in batch]:
+        for line in job_lines:
+            if line not in parsed:
+                parsed[line] = parser.parse_override(line)
+        one = _one([parsed[line] for line in job_lines], composed)
         jobs.setdefault(one.id, one)
     results_dirs = {Path(one.config["results_dir"]) for one in jobs.values()}
     for results_dir in results_dirs:
@@ -130,6 +131,7 @@ def _line(override: Override) -> str:
     return override.input_line or ""
 
 
+@cache
 def _options(group: str) -> list[str]:
     return list(GlobalHydra.instance().config_loader().get_group_options(group))
 

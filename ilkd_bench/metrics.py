@@ -14,15 +14,15 @@ from torchmetrics.functional import (
     spearman_corrcoef,
 )
 
-CLASSES = ("accuracy", "f1", "mcc")
-SCORES = ("pearson", "spearman")
+from ilkd_bench.tasks import SCORE_METRICS
 
 
 def compute(names: Sequence[str], logits: Tensor, labels: Tensor) -> dict[str, float]:
     """Return each metric by name, and `n`, the number of rows.
 
     Args:
-        names: out of `CLASSES` for classes and `SCORES` for a regression; `f1` is that of class 1.
+        names: out of `tasks.CLASS_METRICS`, or `tasks.SCORE_METRICS` for a regression; `f1` is that
+            of class 1.
         logits: [N, C] on the CPU; C = 1 is a regression.
         labels: [N].
     """
@@ -33,7 +33,7 @@ def compute(names: Sequence[str], logits: Tensor, labels: Tensor) -> dict[str, f
 
 
 def _metric(name: str, predicted: Tensor, labels: Tensor, classes: int) -> float:
-    if name in SCORES:
+    if name in SCORE_METRICS:
         if predicted.std() == 0 or labels.float().std() == 0:
             return 0.0
         measure = pearson_corrcoef if name == "pearson" else spearman_corrcoef
@@ -44,7 +44,7 @@ def _metric(name: str, predicted: Tensor, labels: Tensor, classes: int) -> float
         return f1_score(predicted == 1, labels == 1, task="binary").item()
     if name == "mcc":
         return matthews_corrcoef(predicted, labels, task="multiclass", num_classes=classes).item()
-    raise ValueError(f"unknown metric {name}; known are {', '.join(CLASSES + SCORES)}")
+    raise ValueError(f"unknown metric {name}")
 
 
 def constant_score(name: str, labels: Tensor) -> float:

@@ -105,6 +105,7 @@ class DistillModule(pl.LightningModule):
         self._optimisation = optimisation
         self._score = score
         self._monitor = monitor
+        self._steps = 0
 
     @property
     def clock(self) -> Clock:
@@ -113,7 +114,7 @@ class DistillModule(pl.LightningModule):
             phase=self.phase,
             epoch=self.current_epoch,
             step=self.global_step,
-            steps=int(self.trainer.estimated_stepping_batches),
+            steps=self._steps,
             seed=self.seed,
         )
 
@@ -129,7 +130,7 @@ class DistillModule(pl.LightningModule):
             "mixed"
         )  # Lightning cannot clip there if fused
         optimizer = torch.optim.AdamW(groups, lr=lr, fused=not mixed)
-        steps = int(self.trainer.estimated_stepping_batches)
+        steps = self._steps = int(self.trainer.estimated_stepping_batches)
         warmup = math.ceil(o.warmup_ratio * steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: linear_warmup(step, steps=steps, warmup=warmup)

@@ -9,8 +9,11 @@ import importlib.util
 import math
 import pkgutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from omegaconf import OmegaConf
 
 from ilkd_bench.store import SCHEMA, digest, file_hash
 from ilkd_bench.types import BadInput
@@ -36,6 +39,10 @@ def _whole(least: int, none: bool = False) -> tuple[Callable[[Any], bool], str]:
 
     return allowed, f"a whole number of at least {least}" + (", or null" if none else "")
 
+
+PACKAGE = Path(__file__).resolve().parent
+ROOT = PACKAGE if (PACKAGE / "conf").is_dir() else PACKAGE.parent
+"""Where conf/ and sweeps/ lie: beside the package in a checkout, inside it when installed."""
 
 PRECISIONS = ("auto", "32-true", "16-mixed", "bf16-mixed")
 CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -100,6 +107,14 @@ def without_effect(config: dict[str, Any], given: set[str]) -> None:
                 f"{key} has no effect next to teacher.checkpoint={checkpoint}, which is already "
                 "fine-tuned; leave one of the two out"
             )
+
+
+@cache
+def method_defaults(name: str) -> dict[str, Any]:
+    """Return the settings of a method's YAML; empty if it has none (any more)."""
+    path = ROOT / "conf" / "method" / f"{name}.yaml"
+    found: Any = OmegaConf.to_container(OmegaConf.load(path)) if path.is_file() else {}
+    return found
 
 
 def construct(settings: dict[str, Any], *, drop: tuple[str, ...], **given: Any) -> Any:

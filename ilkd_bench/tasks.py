@@ -16,6 +16,8 @@ from ilkd_bench.store import file_hash
 from ilkd_bench.types import BadInput
 
 FORMATS = ("parquet", "jsonl", "csv", "tsv")
+CLASS_METRICS = ("accuracy", "f1", "mcc")
+SCORE_METRICS = ("pearson", "spearman")
 HIDDEN = -1
 """The label of rows whose true label is not public."""
 
@@ -35,6 +37,16 @@ class Task:
     hidden: Sequence[str]  # splits whose labels are never scored
     hub: dict[str, Any] | None
     ood: dict[str, dict[str, Any]]  # evaluation sets of other domains, by name
+
+    def __post_init__(self) -> None:
+        """Check the metrics."""
+        allowed = SCORE_METRICS if self.labels is None else CLASS_METRICS
+        for key, names in (("metric", [self.metric]), ("also", self.also)):
+            for name in names:
+                if name not in allowed:
+                    raise BadInput(
+                        f"task.{key}={name}: allowed for task={self.name} are {', '.join(allowed)}"
+                    )
 
     @property
     def classes(self) -> int:

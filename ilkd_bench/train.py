@@ -18,7 +18,7 @@ from ilkd_bench.evaluate import evaluate, measure_teacher, save_student, scorer
 from ilkd_bench.fit import Fitted, Settings, check_terms, fit
 from ilkd_bench.methods.base import Method
 from ilkd_bench.methods.finetune import Finetune
-from ilkd_bench.models import Model, checkpoint, copy_layers
+from ilkd_bench.models import Model, checkpoint, copy_layers, seeded
 from ilkd_bench.module import Optimisation
 from ilkd_bench.store import write_text
 from ilkd_bench.tasks import Task
@@ -58,15 +58,16 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
     )
     started = time.perf_counter()
     teacher_model, order = _teacher_model(config, task, drop)
-    method: Method = settings.construct(
-        config["method"], drop=("weights",), student=student.spec, teacher=teacher_model.spec
-    )
+    with seeded(config["seed"]):
+        method: Method = settings.construct(
+            config["method"], drop=("weights",), student=student.spec, teacher=teacher_model.spec
+        )
     phases = method.phases(config["epochs"])
     splits = read_splits(config, task, student, teacher_model)
     teacher, facts = _ready_teacher(config, science, task, teacher_model, order, phases, splits)
     if config["student"]["teacher_layers"] is not None:
         copy_layers(student, teacher.model, config["student"]["teacher_layers"])
-    where = {
+    where: dict[str, Any] = {
         "device": device_here(config["trainer"]["accelerator"]),
         "batch_size": config["trainer"]["eval_batch_size"],
     }
@@ -74,7 +75,7 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         teacher, task, splits["dev"], allow_weak=config["teacher"]["allow_weak"], **where
     )
     weights = config["method"]["weights"]
-    check_terms(student, method, weights, teacher, splits["dev"], phases)
+    check_terms(student, method, weights, teacher, splits["dev"], phases, where["device"])
     teacher_seconds = time.perf_counter() - started
 
     with tracker(config, folder) as logger:
@@ -188,7 +189,8 @@ def _ready_teacher(
     snapshots = any(phase.teacher_at is not None for phase in phases)
     require_snapshots(config["teacher"]["checkpoint"], snapshots)
     if config["teacher"]["checkpoint"] is not None:
-        return LiveTeacher(model, label_order=order), {"key": config["teacher"]["checkpoint"]}
+        key = science["teacher"]["checkpoint"][:16]  # of its weights
+        return LiveTeacher(model, label_order=order), {"key": key}
     cache_dir = Path(config["cache_dir"])
     folder = cache_dir / "teachers" / settings.teacher_key(science)
     recipe = config["teacher"]["recipe"]

@@ -1,0 +1,42 @@
+"""What every test gets: no network, one thread, and expensive things made once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import pytest
+import torch
+from filelock import FileLock
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def once(
+    tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> Callable[[str, Callable[[Path], Any]], tuple[Path, Any]]:
+    """``once(name, make)``: the folder that ``make(folder)`` filled and what it returned (JSON).
+
+    It is made by the first test of any xdist worker that asks; the others wait. Tests must not
+    write into the folder: they copy it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    root = (base if worker_id == "master" else base.parent) / "shared"
+    root.mkdir(exist_ok=True)
+
+    def get(name: str, make: Callable[[Path], Any]) -> tuple[Path, Any]:
+        folder, result = root / name, root / f"{name}.json"
+        with FileLock(root / f"{name}.lock"):
+            if not result.exists():
+                folder.mkdir()
+                result.write_text(json.dumps(make(folder)), encoding="utf-8")
+        return folder, json.loads(result.read_text(encoding="utf-8"))
+
+    return get

@@ -1,0 +1,352 @@
+"""The contract of DESIGN section 3, over every ``conf/method/*.yaml``."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import toys
+from torch import Tensor
+
+from ilkd_bench.fit import check_terms
+from ilkd_bench.methods.base import Method
+from ilkd_bench.module import show, weighted_sum
+from ilkd_bench.teacher import LiveTeacher
+from ilkd_bench.types import NEEDS, BadInput, Clock, Phase, Spec
+
+PAIRS = {  # (student layers, width), (teacher layers, width)
+    "12to6": ((6, 4), (12, 4)),
+    "12to6_wider_teacher": ((6, 4), (12, 6)),
+    "4to3_narrower_teacher": ((3, 6), (4, 4)),
+}
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in toys.METHODS),
+    ("pkd", {"normalize": False}),
+    ("alp", {"scale": "sqrt_width", "include_last": True}),
+    ("rail_l", {"projection": "per_layer"}),
+    ("pro_kd", {"smoothing": "divide"}),
+]
+OWN_LAYERS = {"pkd": "pkd", "pkd_last": "pkd", "alp": "alp", "rail_l": "rail", "rail_c": "rail"}
+"""Methods that compare intermediate layers 1..m-1 only, and the term that does."""
+
+
+def named(variant: tuple[str, dict[str, Any]]) -> str:
+    name, changes = variant
+    return "-".join([name, *(f"{key}={value}" for key, value in changes.items())])
+
+
+@pytest.fixture(params=VARIANTS, ids=named)
+def variant(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    return request.param
+
+
+@pytest.fixture(params=[3, 1], ids=["classes", "regression"])
+def classes(request: pytest.FixtureRequest) -> int:
+    return request.param
+
+
+@pytest.fixture(params=PAIRS)
+def pair(request: pytest.FixtureRequest, classes: int) -> tuple[Spec, Spec]:
+    student, teacher = PAIRS[request.param]
+    return toys.spec(*student, classes), toys.spec(*teacher, classes)
+
+
+class Case:
+    """A method with random outputs of its student and teacher, to be evaluated in every phase."""
+
+    def __init__(
+        self, variant: tuple[str, dict[str, Any]], pair: tuple[Spec, Spec], seed: int = 0
+    ) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)  # of the projections
+        self.student_spec, self.teacher_spec = pair
+        self.method = toys.method(variant[0], *pair, **variant[1])
+        self.student = toys.raw(self.student_spec, generator)
+        self.teacher = toys.raw(self.teacher_spec, generator, lengths=(12, 9, 4, 1))
+        self.batch = toys.batch(len(self.student.mask), self.student_spec.classes)
+
+    def moments(self) -> Iterator[Clock]:
+        """The first and the last epoch of every phase."""
+        for phase in self.method.phases(8):
+            for epoch in sorted({0, phase.epochs - 1}):
+                yield toys.clock(phase, epoch=epoch)
+
+    def terms(self, clock: Clock, **changes: Any) -> dict[str, Tensor]:
+        """The loss, shown only what the phase needs."""
+        needs = clock.phase.needs
+        student = changes.get("student", self.student)
+        teacher = changes.get("teacher", self.teacher).outputs(needs) if needs else None
+        batch = changes.get("batch", self.batch)
+        return self.method.loss(student.outputs(needs), teacher, batch, clock)
+
+    def unchanged(self, **changes: Any) -> None:
+        """Every term of every phase has the same value after the changes (1e-5)."""
+        for clock in self.moments():
+            before, after = self.terms(clock), self.terms(clock, **changes)
+            assert before.keys() == after.keys()
+            for name, value in before.items():
+                assert after[name].item() == pytest.approx(value.item(), rel=1e-5, abs=1e-6), name
+
+
+@pytest.fixture
+def case(variant: tuple[str, dict[str, Any]], pair: tuple[Spec, Spec]) -> Case:
+    return Case(variant, pair)
+
+
+class BestOnly:
+    """A teacher without snapshots answers with its best weights at any time."""
+
+    def __init__(self, teacher: LiveTeacher) -> None:
+        self._teacher = teacher
+
+    def outputs(self, batch: Any, needs: frozenset[str], at: float | None = None) -> Any:
+        return self._teacher.outputs(batch, needs)
+
+
+def test_the_methods_of_the_mission_are_found() -> None:
+    mission = {"finetune", "vanilla", "pkd", "pkd_last", "alp", "rail_l", "rail_c", "pro_kd"}
+    assert mission <= set(toys.METHODS)
+
+
+# ------------------------------------------------------------------------------------- the loss
+
+
+def test_terms_are_positive_scalars_and_padding_changes_none(case: Case) -> None:
+    for clock in case.moments():
+        for name, value in case.terms(clock).items():
+            assert value.shape == (), name
+            assert value.item() > 0, name  # so that equality below says something
+    case.unchanged(student=case.student.padded(64), teacher=case.teacher.padded(64))
+
+
+def test_repeating_the_batch_changes_no_term(case: Case) -> None:
+    twice = [0, 1, 2, 3, 0, 1, 2, 3]
+    case.unchanged(
+        student=case.student.rows(twice),
+        teacher=case.teacher.rows(twice),
+        batch=toys.rows_of(case.batch, twice),
+    )
+
+
+def test_the_order_of_the_rows_changes_no_term(case: Case) -> None:
+    mixed = [2, 0, 3, 1]
+    case.unchanged(
+        student=case.student.rows(mixed),
+        teacher=case.teacher.rows(mixed),
+        batch=toys.rows_of(case.batch, mixed),
+    )
+
+
+def test_the_rows_of_student_and_teacher_belong_together(variant: Any, pair: Any) -> None:
+    case = Case(variant, pair)
+    for clock in case.moments():
+        if not clock.phase.needs:
+            continue
+        before = case.terms(clock)
+        after = case.terms(clock, teacher=case.teacher.rows([1, 2, 3, 0]))
+        for name in before.keys() - {"ce"}:
+            assert abs(before[name].item() - after[name].item()) > 1e-6, name
+
+
+def test_extreme_rows_have_finite_terms_and_gradients(case: Case) -> None:
+    """Half-precision logits of +-1e4, an all-padding row, a row whose layers are all zero."""
+    sign = torch.tensor([1e4, -1e4, 1e4, -1e4])[:, None]
+    wave = torch.where(torch.arange(case.student_spec.classes) % 2 == 0, 1.0, -1.0)
+    logits = (sign * wave).half().requires_grad_()
+    no_text = case.student.mask.clone()
+    no_text[3] = 0
+    hidden = [h.clone() for h in case.student.hidden]
+    for h in hidden:
+        h[2] = 0
+        h.requires_grad_()
+    student = toys.Raw(logits, no_text, tuple(hidden), case.student.attention)
+    teacher = replace(
+        case.teacher,
+        logits=(-sign * wave).half(),
+        mask=torch.cat([case.teacher.mask[:3], torch.zeros_like(case.teacher.mask[3:])]),
+    )
+    for clock in case.moments():
+        terms = case.terms(clock, student=student, teacher=teacher)
+        for name, value in terms.items():
+            assert torch.isfinite(value), name
+            assert value.dtype == torch.float32, name
+        leaves = [logits, *hidden, *case.method.parameters()]
+        gradients = torch.autograd.grad(sum(terms.values()), leaves, allow_unused=True)
+        assert gradients[0] is not None
+        for gradient in gradients:
+            assert gradient is None or torch.isfinite(gradient).all()
+
+
+def test_a_second_call_gives_the_same_and_draws_nothing(case: Case) -> None:
+    def states() -> list[Any]:
+        return [torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())]
+
+    before_state, parameters = states(), {k: v.clone() for k, v in case.method.state_dict().items()}
+    for clock in case.moments():
+        first, second = case.terms(clock), case.terms(clock)
+        assert {k: v.item() for k, v in first.items()} == {k: v.item() for k, v in second.items()}
+    assert states() == before_state
+    for name, value in case.method.state_dict().items():
+        assert torch.equal(value, parameters[name]), name
+
+
+def test_diagnosis_changes_no_term_and_draws_nothing(case: Case) -> None:
+    for clock in case.moments():
+        before, state = case.terms(clock), torch.get_rng_state()
+        needs = clock.phase.needs
+        teacher = case.teacher.outputs(needs) if needs else None
+        case.method.diagnose(case.student.outputs(needs), teacher, case.batch, clock)
+        assert torch.equal(torch.get_rng_state(), state)
+        after = case.terms(clock)
+        assert {k: v.item() for k, v in before.items()} == {k: v.item() for k, v in after.items()}
+
+
+@pytest.mark.parametrize("name", OWN_LAYERS)
+def test_embeddings_and_last_layers_are_not_compared(name: str, pair: Any) -> None:
+    case = Case((name, {}), pair)
+    student_last, teacher_last = case.student_spec.layers, case.teacher_spec.layers
+    for layer in (0, student_last):
+        case.unchanged(student=case.student.shifted(layer))
+    for layer in (0, teacher_last):
+        case.unchanged(teacher=case.teacher.shifted(layer))
+
+
+@pytest.mark.parametrize("name", OWN_LAYERS)
+def test_every_intermediate_student_layer_is_compared(name: str, pair: Any) -> None:
+    case = Case((name, {}), pair)
+    clock = next(case.moments())
+    term = OWN_LAYERS[name]
+    before = case.terms(clock)[term].item()
+    for layer in range(1, case.student_spec.layers):
+        after = case.terms(clock, student=case.student.shifted(layer))[term].item()
+        assert abs(after - before) > 1e-5, layer
+
+
+# ---------------------------------------------------------------------------- phases and weights
+
+
+def test_phases_sum_to_the_epochs(variant: Any) -> None:
+    method = toys.method(variant[0], toys.spec(2), toys.spec(4), **variant[1])
+    possible = 0
+    for epochs in range(1, 41):
+        try:
+            phases = method.phases(epochs)
+        except BadInput as error:
+            assert f"epochs={epochs}" in str(error)
+            assert possible == 0, "too few epochs, though fewer were enough"
+            continue
+        possible += 1
+        assert sum(phase.epochs for phase in phases) == epochs
+        for phase in phases:
+            assert phase.epochs >= 1
+            assert phase.needs <= NEEDS
+            if phase.teacher_at is not None:
+                times = [phase.teacher_at(epoch) for epoch in range(phase.epochs)]
+                assert all(0 < time <= 1 for time in times)
+                assert times == sorted(times)
+    assert possible >= 36
+
+
+def test_needs_of_the_method_cover_its_phases(variant: Any) -> None:
+    method = toys.method(variant[0], toys.spec(2), toys.spec(4), **variant[1])
+    assert method.needs <= NEEDS
+    for phase in method.phases(8):
+        assert phase.needs <= method.needs
+
+
+def test_weights_and_terms_are_the_same_names(case: Case, variant: Any) -> None:
+    weights = toys.method_settings(variant[0])["weights"]
+    terms = {name for clock in case.moments() for name in case.terms(clock)}
+    assert terms == set(weights)
+
+
+def test_a_term_without_a_weight_is_an_error(variant: Any) -> None:
+    weights = toys.method_settings(variant[0])["weights"]
+    terms = {name: torch.tensor(1.0) for name in weights}
+    with pytest.raises(ValueError, match="no weight for the loss term extra: add it"):
+        weighted_sum(terms | {"extra": torch.tensor(1.0)}, weights)
+    assert weighted_sum(terms, weights).item() == pytest.approx(sum(weights.values()))
+
+
+def test_unused_weights_and_unweighted_terms_are_refused_before_training(variant: Any) -> None:
+    name, changes = variant
+    student, model = toys.model(layers=2, seed=1), toys.model(layers=3, seed=2)
+    teacher = BestOnly(LiveTeacher(model))
+    method = toys.method(name, student.spec, model.spec, **changes)
+    weights = toys.method_settings(name)["weights"]
+    rest = toys.split(6), method.phases(4)
+    check_terms(student, method, weights, teacher, *rest)
+    with pytest.raises(BadInput, match="weights that no phase of the method uses: typo"):
+        check_terms(student, method, weights | {"typo": 1.0}, teacher, *rest)
+    for term in weights:
+        fewer = {k: v for k, v in weights.items() if k != term}
+        with pytest.raises(BadInput, match=f"terms without a weight: {term}"):
+            check_terms(student, method, fewer, teacher, *rest)
+
+
+# ------------------------------------------------------------------------------ with live models
+
+
+@pytest.mark.parametrize("widths", [(8, 8), (8, 12)], ids=["equal", "unequal"])
+def test_gradients_reach_every_parameter_and_no_teacher_one(
+    variant: Any, widths: tuple[int, int], classes: int
+) -> None:
+    name, changes = variant
+    student = toys.model(layers=2, width=widths[0], classes=classes, seed=1)
+    model = toys.model(layers=3, width=widths[1], classes=classes, seed=2)
+    teacher = LiveTeacher(model)
+    method = toys.method(name, student.spec, teacher.spec, **changes)
+    rows = toys.split(8, classes=classes)[np.arange(8)]
+    reached: set[str] = set()
+    trained = dict(student.named_parameters()) | {
+        f"method.{key}": value for key, value in method.named_parameters()
+    }
+    for phase in method.phases(4):
+        s, t, b = show(student, BestOnly(teacher), rows, toys.clock(phase))
+        loss = sum(method.loss(s, t, b, toys.clock(phase)).values())
+        assert t is None or not t.logits.requires_grad
+        gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+        reached |= {
+            key for key, g in zip(trained, gradients, strict=True) if g is not None and g.any()
+        }
+    # a query-key product does not change when all keys move together, so this one is 0 by nature
+    assert {key for key in trained if not key.endswith("key.bias")} <= reached
+    assert all(p.grad is None and not p.requires_grad for p in model.parameters())
+
+
+# -------------------------------------------------------------------------------------- the code
+
+
+@pytest.mark.parametrize("name", toys.METHODS)
+def test_yaml_is_the_only_place_of_a_number(name: str) -> None:
+    chosen = toys.method_settings(name)
+    kind = pkgutil.resolve_name(chosen["_target_"])
+    assert issubclass(kind, Method)
+    parameters = inspect.signature(kind.__init__).parameters
+    own = {k: p for k, p in parameters.items() if k not in ("self", "student", "teacher")}
+    for key, parameter in own.items():
+        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY, key
+        assert parameter.default is inspect.Parameter.empty, key
+    assert set(own) == set(chosen) - {"name", "_target_", "weights"}
+
+
+@pytest.mark.parametrize("name", toys.METHODS)
+def test_name_is_the_file_name(name: str) -> None:
+    assert toys.method_settings(name)["name"] == name
+
+
+def test_check_terms_looks_at_every_phase() -> None:
+    """The weight of a later phase is used; check with the phases cut to the first."""
+    student, teacher = toys.model(layers=2), LiveTeacher(toys.model(layers=3))
+    method = toys.method("pro_kd", student.spec, teacher.spec)
+    weights = toys.method_settings("pro_kd")["weights"]
+    only_first: list[Phase] = method.phases(4)[:1]
+    with pytest.raises(BadInput, match="no phase of the method uses: ce"):
+        check_terms(student, method, weights, BestOnly(teacher), toys.split(6), only_first)

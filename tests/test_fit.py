@@ -1,0 +1,435 @@
+"""The training loop: teacher and student facts, phases, selection, and independence of plumbing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import toys
+from pytorch_lightning.loggers.logger import DummyLogger
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from ilkd_bench import fit as fitting
+from ilkd_bench import layermaps
+from ilkd_bench.methods.finetune import Finetune
+from ilkd_bench.models import Model
+from ilkd_bench.module import DistillModule, Optimisation
+from ilkd_bench.teacher import LiveTeacher
+from ilkd_bench.types import Batch, Clock, Outputs, Phase
+
+pytestmark = pytest.mark.slow
+
+
+class Watched(Finetune):
+    """`ce`, and a call of ``watch`` in every training step. It holds no model."""
+
+    def __init__(self, watch: Callable[[Outputs, Outputs, Clock], None]) -> None:
+        super().__init__(toys.spec(2), toys.spec(3))
+        self._watch = watch
+
+    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        self._watch(s, t, clock)
+        return super().loss(s, t, batch, clock)
+
+
+def scripted(scores: Iterable[float]) -> Callable[[Tensor, Tensor], dict[str, float]]:
+    """A score that gives these values, one per validation, whatever the predictions."""
+    values = iter(scores)
+    return lambda logits, labels: {"made": next(values)}
+
+
+def constant(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    return {"made": 0.0}
+
+
+def train(
+    student: Model,
+    method: Any,
+    folder: Path,
+    *,
+    teacher: Any = None,
+    phases: list[Phase] | None = None,
+    weights: dict[str, float] | None = None,
+    score: Any = constant,
+    **rest: Any,
+) -> fitting.Fitted:
+    given = {k: rest.pop(k) for k in ("snapshots", "logger") if k in rest}
+    data = rest.pop("splits", None) or toys.splits()
+    return fitting.fit(
+        student,
+        method,
+        weights or {"ce": 1.0},
+        teacher,
+        data,
+        phases=phases or [Phase("only", 2, frozenset())],
+        settings=toys.fit_settings(**rest),
+        score=score,
+        monitor="made",
+        folder=folder,
+        title="test",
+        **given,
+    )
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(value, b[name]) for name, value in a.items())
+
+
+def without_times(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in history]
+
+
+# -------------------------------------------------------------------------- teacher and student
+
+
+def test_student_trains_and_teacher_stays_still_in_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In both phases, after validations too; nor is the teacher optimised or checkpointed."""
+    student, model = toys.model(layers=2), toys.model(layers=3, seed=1)
+    before = weights_of(model)
+    teacher = LiveTeacher(model)
+    student.eval()  # as from_pretrained leaves it
+    steps, saved, optimised = [], [], []
+
+    def watch(s: Outputs, t: Outputs, clock: Clock) -> None:
+        dropouts = [m for m in student.modules() if isinstance(m, nn.Dropout)]
+        steps.append(
+            {
+                "phase": clock.phase.name,
+                "student": student.training and dropouts and all(m.training for m in dropouts),
+                "teacher": any(m.training for m in model.modules()),
+                "frozen": not any(p.requires_grad for p in model.parameters()),
+                "no_graph": not t.logits.requires_grad,
+            }
+        )
+        if (tmp_path / "best.ckpt").exists():
+            saved.append(torch.load(tmp_path / "best.ckpt", weights_only=True)["state_dict"])
+
+    configure = DistillModule.configure_optimizers
+
+    def recorded(self: DistillModule) -> Any:
+        chosen = configure(self)
+        optimised.extend(p for g in chosen["optimizer"].param_groups for p in g["params"])
+        return chosen
+
+    monkeypatch.setattr(DistillModule, "configure_optimizers", recorded)
+    phases = [Phase("first", 2, frozenset({"logits"})), Phase("second", 2, frozenset({"logits"}))]
+    train(student, Watched(watch), tmp_path, teacher=teacher, phases=phases)
+
+    assert [step["phase"] for step in steps] == ["first"] * 6 + ["second"] * 6
+    for step in steps:
+        assert step["student"] and not step["teacher"] and step["frozen"] and step["no_graph"]
+    assert saved, "no checkpoint was written before the last step"
+    for state in saved:
+        assert all(name.startswith("student.") for name in state)
+        assert sum(v.numel() for v in state.values()) == sum(
+            v.numel() for v in student.state_dict().values()
+        )
+    of_student, of_teacher = ({id(p) for p in m.parameters()} for m in (student, model))
+    assert {id(p) for p in optimised} == of_student
+    assert not of_teacher & of_student
+    assert same(before, weights_of(model))
+    assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["rail_l", "rail_c", "pkd", "alp"])
+def test_every_parameter_of_student_and_method_moves_and_none_of_the_teacher(
+    name: str, tmp_path: Path
+) -> None:
+    student, model = toys.model(layers=2, width=8), toys.model(layers=3, width=12, seed=1)
+    method = toys.method(name, student.spec, model.spec)
+    before, fixed = weights_of(student) | weights_of(method), weights_of(model)
+    train(
+        student,
+        method,
+        tmp_path,
+        teacher=LiveTeacher(model),
+        weights=toys.method_settings(name)["weights"],
+        phases=[replace(phase, epochs=1) for phase in method.phases(1)],
+        score=scripted([1.0]),
+    )
+    after = weights_of(student) | weights_of(method)
+    # moving all keys together changes no attention, so their bias has no gradient by nature
+    still = {
+        k for k, v in after.items() if torch.equal(v, before[k]) and not k.endswith("key.bias")
+    }
+    assert not {k for k in still if "position_ids" not in k and "token_type_ids" not in k}
+    assert same(fixed, weights_of(model))
+
+
+def test_losses_are_computed_in_32_bit_under_mixed_precision(tmp_path: Path) -> None:
+    seen = []
+
+    def watch(s: Outputs, t: Outputs, clock: Clock) -> None:
+        seen.append((s.logits.dtype, s.mean.dtype, s.cls.dtype, torch.is_autocast_enabled("cpu")))
+
+    phase = Phase("only", 1, frozenset({"logits", "mean", "cls"}))
+    train(toys.model(), Watched(watch), tmp_path, phases=[phase], precision="bf16-mixed")
+    assert set(seen) == {(torch.float32, torch.float32, torch.float32, False)}
+
+
+# ------------------------------------------------------------------------------------ the history
+
+
+def test_history_has_a_row_per_epoch_with_every_term_and_the_weighted_total(
+    tmp_path: Path,
+) -> None:
+    student, model = toys.model(layers=2), toys.model(layers=3, seed=1)
+    method = toys.method("pkd", student.spec, model.spec)
+    weights = {"ce": 0.3, "kd": 0.6, "pkd": 50}
+    fitted = train(
+        student,
+        method,
+        tmp_path,
+        teacher=LiveTeacher(model),
+        weights=weights,
+        phases=method.phases(3),
+        score=lambda logits, labels: {"made": 0.5, "rows": float(len(labels))},
+    )
+    assert [row["epoch"] for row in fitted.history] == [1, 2, 3]
+    for row in fitted.history:
+        assert row["phase"] == "distill"
+        assert row["rows"] == 24
+        assert row["dev/made"] == 0.5 and row["dev/rows"] == 10
+        total = sum(weight * row[f"loss/{term}"] for term, weight in weights.items())
+        assert row["loss/total"] == pytest.approx(total, rel=1e-5)
+        assert row["loss/ce"] > 0 and row["loss/kd"] > 0 and row["loss/pkd"] > 0
+    assert fitted.examples == 72
+    assert fitted.seconds == sum(row["seconds"] for row in fitted.history) > 0
+
+
+def test_epoch_means_weigh_every_row_equally(tmp_path: Path) -> None:
+    """23 rows in batches of 8: the short batch counts for what it has."""
+    student = toys.model(dropout=0.0)
+    data = {"train": toys.split(23), "dev": toys.split(10, seed=2)}
+    with torch.no_grad():
+        tokens = data["train"].student.batch(np.arange(23))
+        logits = student.eval().outputs(tokens, frozenset()).logits
+        expected = nn.functional.cross_entropy(logits, data["train"].labels).item()
+    still = Optimisation(lr=1e-12, weight_decay=0.0, warmup_ratio=0.0)
+    fitted = train(
+        student,
+        Finetune(student.spec, student.spec),
+        tmp_path,
+        splits=data,
+        phases=[Phase("only", 1, frozenset())],
+        optimisation=still,
+    )
+    assert fitted.history[0]["loss/ce"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_ends_the_training_with_a_hint(
+    value: float, tmp_path: Path
+) -> None:
+    class Broken(Finetune):
+        def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+            return {"ce": s.logits.sum() * value}
+
+    student = toys.model()
+    with pytest.raises(FloatingPointError) as error:
+        train(student, Broken(student.spec, student.spec), tmp_path)
+    assert "the loss (ce, total) is not finite in epoch 1 of phase only" in str(error.value)
+    assert "lr=" in str(error.value)
+
+
+# ------------------------------------------------------------------------------ phases, selection
+
+
+def test_the_last_weights_go_on_to_the_next_phase_with_a_fresh_optimiser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the first epoch of the first phase was its best."""
+    student = toys.model()
+    carried, optimisers, states = [], [], []
+    configure = DistillModule.configure_optimizers
+
+    def recorded(self: DistillModule) -> Any:
+        chosen = configure(self)
+        optimisers.append(chosen["optimizer"])
+        return chosen
+
+    def watch(s: Outputs, t: Outputs, clock: Clock) -> None:
+        if clock.step == 0:
+            states.append(len(optimisers[-1].state))
+            if clock.phase.name == "second":
+                carried.append(weights_of(student))
+                carried.append(load_file(tmp_path / "kept" / "epoch-002.safetensors"))
+
+    monkeypatch.setattr(DistillModule, "configure_optimizers", recorded)
+    fitted = train(
+        student,
+        Watched(watch),
+        tmp_path,
+        phases=[Phase("first", 2, frozenset()), Phase("second", 3, frozenset())],
+        score=scripted([0.9, 0.1, 0.2, 0.5, 0.4]),
+        snapshots=tmp_path / "kept",
+    )
+    first_step, end_of_first_phase = carried
+    assert same(first_step, end_of_first_phase)
+    assert len(optimisers) == 2 and optimisers[0] is not optimisers[1]
+    assert states == [0, 0]
+    assert fitted.best_epoch == 4, "the best of the last phase, counted over all phases"
+    kept = load_file(tmp_path / "kept" / "epoch-002.safetensors")  # of the last phase
+    assert same(weights_of(student), kept)
+    assert not same(weights_of(student), load_file(tmp_path / "kept" / "epoch-003.safetensors"))
+    assert [row["epoch"] for row in fitted.history] == [1, 2, 3, 4, 5]
+    assert [row["phase"] for row in fitted.history] == ["first"] * 2 + ["second"] * 3
+    assert [row["lr"] for row in fitted.history][1::3] == [0.0, 0.0], "each schedule ends at 0"
+    assert not (tmp_path / "best.ckpt").exists()
+
+
+@pytest.mark.parametrize("scores", [[0.0, 0.0], [-0.3, -0.1]], ids=["zero", "negative"])
+def test_a_collapsed_student_is_saved_and_counted(scores: list[float], tmp_path: Path) -> None:
+    student = toys.model()
+    fitted = train(
+        student,
+        Finetune(student.spec, student.spec),
+        tmp_path,
+        score=scripted(scores),
+        snapshots=tmp_path / "kept",
+    )
+    assert fitted.best_epoch == (1 if scores[0] == scores[1] else 2)
+    kept = load_file(tmp_path / "kept" / f"epoch-{fitted.best_epoch:03d}.safetensors")
+    assert same(weights_of(student), kept)
+
+
+def test_stopping_waits_for_patience_and_watches_the_last_phase_only(tmp_path: Path) -> None:
+    student = toys.model()
+    fitted = train(
+        student,
+        Finetune(student.spec, student.spec),
+        tmp_path,
+        phases=[Phase("first", 3, frozenset()), Phase("second", 6, frozenset())],
+        score=scripted([0.9, 0.8, 0.7, 0.2, 0.3, 0.1, 0.25, 0.9, 0.9]),
+        patience=2,
+    )
+    assert [row["phase"] for row in fitted.history] == ["first"] * 3 + ["second"] * 4
+    assert fitted.best_epoch == 5
+
+
+def test_a_phase_may_have_its_own_learning_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates, configure = [], DistillModule.configure_optimizers
+
+    def recorded(self: DistillModule) -> Any:
+        chosen = configure(self)
+        rates.append(chosen["optimizer"].defaults["lr"])
+        return chosen
+
+    monkeypatch.setattr(DistillModule, "configure_optimizers", recorded)
+    student = toys.model()
+    phases = [Phase("own", 1, frozenset(), lr=3e-4), Phase("common", 1, frozenset())]
+    train(student, Finetune(student.spec, student.spec), tmp_path, phases=phases)
+    assert rates == [3e-4, 1e-2]
+
+
+def test_biases_and_norms_are_not_decayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decay, configure = {}, DistillModule.configure_optimizers
+
+    def recorded(self: DistillModule) -> Any:
+        chosen = configure(self)
+        names = {id(p): name for name, p in self.named_parameters()}
+        for group in chosen["optimizer"].param_groups:
+            decay.update({names[id(p)]: group["weight_decay"] for p in group["params"]})
+        return chosen
+
+    monkeypatch.setattr(DistillModule, "configure_optimizers", recorded)
+    student = toys.model()
+    train(student, Finetune(student.spec, student.spec), tmp_path)
+    assert decay.keys() == {f"student.{name}" for name, _ in student.named_parameters()}
+    free = {name for name, value in decay.items() if value == 0}
+    assert free == {n for n in decay if n.endswith(".bias") or "LayerNorm" in n}
+    assert {decay[name] for name in decay.keys() - free} == {0.01}
+
+
+# ------------------------------------------------------------- the same numbers whatever surrounds
+
+
+class Drawing(DummyLogger):
+    """A logger that takes random numbers from every global source."""
+
+    def log_metrics(self, *args: Any, **kwargs: Any) -> None:
+        torch.rand(3)
+        np.random.rand(3)
+        random.random()
+
+
+def rail_run(folder: Path, **rest: Any) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
+    student, model = toys.model(layers=3), toys.model(layers=6, seed=1)
+    torch.manual_seed(5)  # of the projections
+    method = toys.method("rail_l", student.spec, model.spec)
+    fitted = train(
+        student,
+        method,
+        folder,
+        teacher=LiveTeacher(model),
+        weights=toys.method_settings("rail_l")["weights"],
+        phases=method.phases(4),
+        score=lambda logits, labels: {"made": logits.double().sum().item()},
+        **rest,
+    )
+    return without_times(fitted.history), weights_of(student) | weights_of(method)
+
+
+def test_rail_layers_come_from_seed_and_epoch_whatever_else_draws(tmp_path: Path) -> None:
+    for seed in (0, 3):
+        expected = [
+            " ".join(map(str, layermaps.random_sorted(6, 3, seed=seed, epoch=epoch)))
+            for epoch in range(4)
+        ]
+        assert len(set(expected)) > 1
+        for logger in (False, Drawing()):
+            history, _ = rail_run(tmp_path / f"{seed}{bool(logger)}", seed=seed, logger=logger)
+            assert [row["layers"] for row in history] == expected
+
+
+@pytest.mark.parametrize("change", ["repeat", "workers", "logger", "callback", "global_state"])
+def test_nothing_around_the_training_changes_its_numbers(change: str, tmp_path: Path) -> None:
+    history, weights = rail_run(tmp_path / "plain")
+    more: dict[str, Any] = {
+        "workers": {"workers": 2},
+        "logger": {"logger": DummyLogger()},
+        "callback": {"snapshots": tmp_path / "kept"},
+    }.get(change, {})
+    if change == "global_state":
+        random.seed(99)
+        np.random.seed(99)
+    again, weights_again = rail_run(tmp_path / change, **more)
+    assert history == again
+    assert same(weights, weights_again)
+
+
+def test_another_seed_gives_other_numbers(tmp_path: Path) -> None:
+    history, weights = rail_run(tmp_path / "a")
+    other, other_weights = rail_run(tmp_path / "b", seed=1)
+    assert history[0]["loss/total"] != other[0]["loss/total"]
+    assert not same(weights, other_weights)
+
+
+# ------------------------------------------------------------------------------------ predictions
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_predictions_are_in_row_order_at_any_batch_size(size: int) -> None:
+    model, data = toys.model(classes=3), toys.split(13, classes=3)
+    with torch.no_grad():
+        rows = [data.student.batch(np.array([i])) for i in range(13)]
+        expected = torch.cat([model.outputs(row, frozenset()).logits for row in rows])
+    found = fitting.predict(
+        lambda batch: model.outputs(batch["student"], frozenset()), data, size, torch.device("cpu")
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
