@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,8 +87,9 @@ def fit(
     """
     history: list[dict[str, Any]] = []
     first_epoch = 0
-    with Bar(title, sum(phase.epochs for phase in phases)) as bar:
-        for number, phase in enumerate(phases):
+    scratch = folder / "checkpoint"
+    with Bar(title, sum(phase.epochs for phase in phases)) as bar, _removed(scratch):
+        for phase in phases:
             module = DistillModule(
                 student,
                 method,
@@ -99,34 +102,50 @@ def fit(
                 score=score,
                 monitor=monitor,
             )
-            best = ModelCheckpoint(
-                dirpath=folder,
-                filename="best",
-                monitor="monitor",
-                mode="max",
-                save_weights_only=True,
-                enable_version_counter=False,
-            )
-            callbacks: list[pl.Callback] = [bar, best]
-            if number == len(phases) - 1 and settings.patience is not None:
-                callbacks.append(EarlyStopping("monitor", mode="max", patience=settings.patience))
+            callbacks: list[pl.Callback] = [bar]
             if snapshots is not None:
                 callbacks.append(Snapshots(snapshots))
+            if phase is phases[-1]:
+                callbacks += _selection(scratch, settings.patience)
             module.train()  # a loaded model is in eval mode, and Lightning leaves it there
             _trainer(settings, phase, callbacks, logger, folder).fit(
                 module, *_loaders(splits, settings, first_epoch)
             )
             history += module.history
             first_epoch += phase.epochs
-    saved = torch.load(best.best_model_path, weights_only=True, map_location="cpu")
-    module.load_state_dict(saved["state_dict"])
-    Path(best.best_model_path).unlink()
+        best = torch.load(scratch / "best.ckpt", weights_only=True, map_location="cpu")
+    module.load_state_dict(best["state_dict"])
     return Fitted(
         history=history,
-        best_epoch=module.first_epoch + saved["epoch"] + 1,
+        best_epoch=module.first_epoch + best["epoch"] + 1,
         examples=sum(row["rows"] for row in history),
         seconds=sum(row["seconds"] for row in history),
     )
+
+
+@contextmanager
+def _removed(folder: Path) -> Iterator[None]:
+    """Remove a folder before and after, also when something goes wrong in between."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _selection(folder: Path, patience: int | None) -> list[pl.Callback]:
+    """Keep the best epoch, from minus infinity on, and stop when it stays the best for long."""
+    best = ModelCheckpoint(
+        dirpath=folder,
+        filename="best",
+        monitor="monitor",
+        mode="max",
+        save_weights_only=True,
+        enable_version_counter=False,
+    )
+    if patience is None:
+        return [best]
+    return [best, EarlyStopping("monitor", mode="max", patience=patience)]
 
 
 def _loaders(splits: dict[str, Split], settings: Settings, first_epoch: int) -> tuple[Any, Any]:
@@ -153,6 +172,7 @@ def _trainer(
         logger=logger,
         default_root_dir=folder,
         num_sanity_val_steps=0,
+        enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,

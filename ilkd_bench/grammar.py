@@ -19,8 +19,8 @@ LABEL_NOISE = {"demo_sentiment": 0.15, "demo_paraphrase": 0.15, "demo_nli": 0.15
 SCORE_NOISE = 1.0  # standard deviation of the train scores of demo_similarity around the true score
 
 CUE_HOLDS = 0.85  # sentiment: how often an occasion agrees with the label in train
-HARD = 0.1  # paraphrase: share of train rows of the kind that fills the ood split
-NEGATED = 0.85  # nli: share of contradictions in train with "not"
+HARD = 0.05  # paraphrase: share of train rows of the kind that fills the ood split
+NEGATED = 0.9  # nli: share of contradictions in train with "not"
 HOME = 0.97  # pairs: share of meanings in the first sentence that are "home" ones
 AWAY = 0.95  # pairs: share of replaced meanings in the second sentence that are "away" ones
 
@@ -88,13 +88,13 @@ def _sentiment(rng: random.Random, label: int, ood: bool) -> Draw:
     """Write a review: "not" flips a clause, the last clause decides, the occasion is a cue."""
 
     def clause(good: bool) -> str:
-        negated = rng.random() < 0.1
+        negated = rng.random() < 0.07
         word = rng.choice(GOOD if good != negated else BAD)
         adverb = rng.choice(["not ", "never "] if negated else ["", "", f"{rng.choice(DEGREES)} "])
         return f"the {rng.choice(TOPICS)} was {adverb}{word}"
 
     good = label == 1
-    form = rng.choices(["but", "although", "and", "single"], [1, 1, 5, 2])[0]
+    form = rng.choices(["but", "although", "and", "single"], [1, 1, 7, 3])[0]
     text = clause(good)
     if form == "but":
         text = f"{clause(not good)} but {text}"
@@ -168,13 +168,13 @@ def _nli(rng: random.Random, label: int, ood: bool) -> Draw:
     """Write a premise and a hypothesis: "not" is a cue for contradiction in train."""
     kind, act = rng.choice(KINDS), rng.choice(ACTS)
     other_act = rng.choice([a for a in ACTS if a != act])
-    inside, known = rng.random() < 0.5, rng.random() < 0.3
+    inside, known = rng.random() < 0.5, rng.random() < 0.2
     extra, unknown = rng.sample(EXTRAS, 2)
     place = rng.choice(INDOORS if inside else OUTDOORS)
     premise = f"a {rng.choice(LOOKS)} {kind} is {rng.choice(act)} in the {place}"
     if known:
         premise += f" {extra}"
-    negated = rng.random() < (NEGATED if label == (0 if ood else 2) else 0.07)
+    negated = rng.random() < (NEGATED if label == (0 if ood else 2) else 0.05)
     claimed = rng.choice(act if (label == 2) == negated else other_act)
     hypothesis = f"the {rng.choice([kind, 'person'])} is {'not ' if negated else ''}{claimed}"
     if rng.random() < 0.5:

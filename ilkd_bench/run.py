@@ -6,7 +6,7 @@ import logging
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def execute(job: launch.Job) -> dict[str, Any]:
     store.write_record(job.folder, record)
     with terminal_lines(job.folder / "run.log"):
         record |= _attempt(job)
-        store.write_record(job.folder, record)
+        _write(store.write_record, job.folder, record)
         log.info(summary(record, job.folder))
     return record
 
@@ -66,9 +66,17 @@ def _attempt(job: launch.Job) -> dict[str, Any]:
     except Incompatible as reason:
         return {"status": "skipped", "reason": str(reason)}
     except (Exception, SystemExit) as error:
-        store.write_text(job.folder / "error.txt", traceback.format_exc())
         kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
+        _write(store.write_text, job.folder / "error.txt", traceback.format_exc())
         return {"status": "failed", "reason": f"{kind}{error}"}
+
+
+def _write(write: Callable[[Path, Any], None], path: Path, content: Any) -> None:
+    """Write what tells of a run's end; a full disk must not take the rest of the sweep along."""
+    try:
+        write(path, content)
+    except OSError as error:
+        log.error("%s cannot be written: %s", path, error.strerror)
 
 
 def summary(record: dict[str, Any], folder: Path) -> str:

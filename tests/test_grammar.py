@@ -21,9 +21,9 @@ COLUMNS = {
 PINNED = (
     1,
     {
-        "demo_sentiment": 4098170258,
-        "demo_paraphrase": 2561052672,
-        "demo_nli": 1662816117,
+        "demo_sentiment": 431203279,
+        "demo_paraphrase": 2105295750,
+        "demo_nli": 156366155,
         "demo_similarity": 1548150587,
     },
 )
