@@ -38,10 +38,12 @@ def environment(precision: str, accelerator: str) -> dict[str, Any]:
 
 
 def _git() -> dict[str, Any] | None:
-    """Return the commit of the code; None outside a checkout."""
+    """Return the commit of the code; None outside a checkout of its own."""
+    here = Path(__file__).resolve().parent.parent
+    if not (here / ".git").exists():
+        return None
 
     def ask(*words: str) -> str:
-        here = Path(__file__).parent
         return subprocess.run(
             ["git", *words], cwd=here, capture_output=True, text=True, check=True, timeout=10
         ).stdout.strip()

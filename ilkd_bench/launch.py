@@ -82,7 +82,8 @@ def plan(argv: Sequence[str]) -> list[Job]:
         try:
             return _plan(args.overrides, multirun=bool(args.multirun))
         except (HydraException, OmegaConfBaseException) as error:
-            raise BadInput(str(error).partition("\nSee https")[0]) from error
+            told = str(error).partition("\nConfig search path")[0].partition("\nSee https")[0]
+            raise BadInput(told) from error
 
 
 def _plan(typed: Sequence[str], *, multirun: bool) -> list[Job]:
@@ -137,26 +138,29 @@ def _options(group: str) -> list[str]:
 
 
 def _is_plain(override: Override) -> bool:
-    """Tell a plain value from what changes the composition (groups, presets, + and ~)."""
+    """Tell a plain value from what changes the composition (groups and presets)."""
     key = override.key_or_group
-    added = override.is_add() or override.is_delete() or override.is_force_add()
-    return not (added or key.startswith("hydra") or _options(key))
+    return not (key == "sweeps" or key.startswith("hydra") or _options(key))
 
 
 def _check_keys(overrides: Sequence[Override]) -> None:
     """Refuse unknown choices and top-level keys before Hydra does, naming the nearest ones."""
-    keys = settings.SCIENCE | settings.PLUMBING
+    keys = sorted(settings.SCIENCE | settings.PLUMBING)
     for override in overrides:
-        key = override.key_or_group.split("@")[0]
+        key = override.key_or_group
+        top = key.split(".")[0]
+        if key == "sweeps" or top == "hydra" or key.startswith("hydra/"):
+            continue
+        if override.is_add() or override.is_delete():
+            raise BadInput(
+                f"{_line(override)}: settings are neither added nor removed; type {key}=VALUE"
+            )
+        if top not in keys:
+            raise BadInput(f"{key} is no setting: {_nearest(top, keys)}")
         options = _options(key)
-        if options and override.value_type is not None and not override.is_delete():
-            values = _values(override)
-            for value in values:
-                if str(value) not in options:
-                    raise BadInput(f"{key}={value} is unknown: {_nearest(str(value), options)}")
-        top = key.split(".")[0].split("/")[0]
-        if top not in keys and top not in ("hydra", "sweeps"):
-            raise BadInput(f"{key} is no setting: {_nearest(top, sorted(keys))}")
+        for value in _values(override) if options else []:
+            if str(value) not in options:
+                raise BadInput(f"{key}={value} is unknown: {_nearest(str(value), options)}")
 
 
 def _values(override: Override) -> list[Any]:

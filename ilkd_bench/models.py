@@ -193,6 +193,9 @@ def pretrained(
 def checkpoint(path: str, *, labels: Sequence[str] | None) -> tuple[Model, list[int] | None]:
     """Load a classifier that is already fine-tuned.
 
+    Args:
+        path: folder, hub id, or `ID@REVISION`.
+
     Returns:
         The model, and which of its outputs is which label of the task (None: they are in the
         task's order, or have no names and are taken to be).
@@ -200,7 +203,8 @@ def checkpoint(path: str, *, labels: Sequence[str] | None) -> tuple[Model, list[
     Raises:
         BadInput: it cannot be read, is not fine-tuned, or has other labels than the task.
     """
-    model, info = _load(path, None, {})
+    source, _, revision = path.partition("@")
+    model, info = _load(source, revision or None, {})
     if info["missing_keys"]:
         raise BadInput(
             f"{path} is not fine-tuned: it lacks {', '.join(sorted(info['missing_keys']))}. "

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from ilkd_bench import launch, store
@@ -25,11 +26,14 @@ log = logging.getLogger("ilkd_bench")
 def hydra_main(config: DictConfig) -> None:
     """Do the run that Hydra composed."""
     resolved: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
-    execute(launch.job(resolved))
+    execute(launch.job(resolved), list(HydraConfig.get().overrides.task))
 
 
-def execute(job: launch.Job) -> dict[str, Any]:
+def execute(job: launch.Job, argv: Sequence[str]) -> dict[str, Any]:
     """Do a run unless it is done, and return its record.
+
+    Args:
+        argv: the words that select this run, for the record.
 
     Whatever goes wrong in the run ends up in its record (`failed`, with the reason) and in
     `error.txt`; the caller goes on.
@@ -44,7 +48,7 @@ def execute(job: launch.Job) -> dict[str, Any]:
         "id": job.id,
         "status": "running",
         "reason": None,
-        "argv": sys.argv[1:],
+        "argv": list(argv),
         "config": job.science,
     }
     job.folder.mkdir(parents=True, exist_ok=True)

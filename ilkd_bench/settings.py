@@ -62,6 +62,9 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "limit_train": _whole(1, none=True),
     "limit_eval": _whole(1, none=True),
 }
+GIVEN_TEACHER = ("name", "checkpoint", "allow_weak")
+"""What still counts of a teacher's settings once `teacher.checkpoint` is given."""
+
 RECIPE = ("seed", "lr", "batch_size", "epochs", "warmup_ratio", "weight_decay")
 
 
@@ -102,7 +105,7 @@ def without_effect(config: dict[str, Any], given: set[str]) -> None:
     if checkpoint is None:
         return
     for key in sorted(given):
-        if key.startswith("teacher.recipe") or key in ("teacher.path", "teacher.revision"):
+        if key.startswith("teacher.") and key.removeprefix("teacher.") not in GIVEN_TEACHER:
             raise BadInput(
                 f"{key} has no effect next to teacher.checkpoint={checkpoint}, which is already "
                 "fine-tuned; leave one of the two out"
@@ -170,9 +173,9 @@ def _model_science(model: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
     """Replace where a model lies by what it is."""
     science = {k: v for k, v in model.items() if k != "recommended"}
     if model.get("checkpoint") is not None:
-        for key in ("recipe", "path", "revision"):
-            science.pop(key, None)
-        science["checkpoint"] = model_fingerprint(model["checkpoint"], None, cache_dir)
+        science = {key: science[key] for key in GIVEN_TEACHER}
+        path, _, revision = model["checkpoint"].partition("@")
+        science["checkpoint"] = model_fingerprint(path, revision or None, cache_dir)
     elif "path" in model:
         science.pop("revision", None)
         science["path"] = model_fingerprint(model["path"], model.get("revision"), cache_dir)

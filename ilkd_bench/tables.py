@@ -276,10 +276,10 @@ def write(results_dir: Path) -> str:
             "python -m ilkd_bench.run -m method=rail_l,pkd,alp seed=0,1,2,3,4"
         )
     summary = summarise(frame(records))
-    summary["task"] = summary["task"].map(_name)
+    summary[["task", "data"]] = summary["task"].str.split("#", expand=True)
     text = overview(records)
     folder = results_dir / "tables"
-    columns = [*SUMMARY, "limited", "section"]
+    columns = [*SUMMARY, "limited", "section", "data"]
     store.write_text(folder / "summary.csv", summary[columns].to_csv(index=False))
     store.write_text(folder / "overview.md", text)
     return text

@@ -189,7 +189,7 @@ def _ready_teacher(
     snapshots = any(phase.teacher_at is not None for phase in phases)
     require_snapshots(config["teacher"]["checkpoint"], snapshots)
     if config["teacher"]["checkpoint"] is not None:
-        key = science["teacher"]["checkpoint"][:16]  # of its weights
+        key = science["teacher"]["checkpoint"]
         return LiveTeacher(model, label_order=order), {"key": key}
     cache_dir = Path(config["cache_dir"])
     folder = cache_dir / "teachers" / settings.teacher_key(science)

@@ -19,7 +19,7 @@ from ilkd_bench.fit import check_terms
 from ilkd_bench.methods.base import Method
 from ilkd_bench.module import show, weighted_sum
 from ilkd_bench.teacher import LiveTeacher
-from ilkd_bench.types import NEEDS, BadInput, Clock, Phase, Spec
+from ilkd_bench.types import NEEDS, BadInput, Clock, Spec
 
 PAIRS = {  # (student layers, width), (teacher layers, width)
     "12to6": ((6, 4), (12, 4)),
@@ -281,7 +281,7 @@ def test_unused_weights_and_unweighted_terms_are_refused_before_training(variant
     teacher = BestOnly(LiveTeacher(model))
     method = toys.method(name, student.spec, model.spec, **changes)
     weights = toys.method_settings(name)["weights"]
-    rest = toys.split(6), method.phases(4)
+    rest = toys.split(6), method.phases(4), torch.device("cpu")
     check_terms(student, method, weights, teacher, *rest)
     with pytest.raises(BadInput, match="weights that no phase of the method uses: typo"):
         check_terms(student, method, weights | {"typo": 1.0}, teacher, *rest)
@@ -347,6 +347,6 @@ def test_check_terms_looks_at_every_phase() -> None:
     student, teacher = toys.model(layers=2), LiveTeacher(toys.model(layers=3))
     method = toys.method("pro_kd", student.spec, teacher.spec)
     weights = toys.method_settings("pro_kd")["weights"]
-    only_first: list[Phase] = method.phases(4)[:1]
+    rest = toys.split(6), method.phases(4)[:1], torch.device("cpu")
     with pytest.raises(BadInput, match="no phase of the method uses: ce"):
-        check_terms(student, method, weights, BestOnly(teacher), toys.split(6), only_first)
+        check_terms(student, method, weights, BestOnly(teacher), *rest)
