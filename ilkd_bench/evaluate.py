@@ -67,11 +67,11 @@ def evaluate(
     device: torch.device,
     batch_size: int,
 ) -> dict[str, dict[str, float]]:
-    """Score the student on every split but train, in 32 bit, and store its predictions."""
+    """Score the student on every split that nobody trains on, and store its predictions."""
     student.eval().to(device)
     scores = {}
     for name, split in splits.items():
-        if name == "train":
+        if name in ("teacher", "train"):
             continue
         logits = predict(
             lambda batch: student.outputs(batch["student"], frozenset()), split, batch_size, device

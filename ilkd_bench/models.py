@@ -124,8 +124,16 @@ def tiny(
     positions: int,
     dropout: float,
     initializer_range: float,
+    residual_scale: float,
+    first_score: float,
 ) -> Model:
-    """Build a narrow BERT with random weights that reads the words of the demo grammar."""
+    """Build a narrow BERT with random weights that reads the words of the demo grammar.
+
+    Args:
+        residual_scale: factor on the first weights of the layers that write into the residual
+            stream; a deep narrow BERT does not train from random weights without it.
+        first_score: what a regression answers at first, in units of the label.
+    """
     tokenizer = word_tokenizer(grammar.vocabulary(), positions)
     config = BertConfig(
         vocab_size=len(tokenizer),
@@ -141,7 +149,14 @@ def tiny(
         **_head(labels),
     )
     with seeded(seed):
-        return Model(BertForSequenceClassification(config), tokenizer)
+        hf: Any = BertForSequenceClassification(config)
+    with torch.no_grad():
+        for name, weight in hf.named_parameters():
+            if name.endswith("output.dense.weight"):  # after attention and after the feed-forward
+                weight.mul_(residual_scale)
+        if labels is None:
+            hf.classifier.bias.fill_(first_score)
+    return Model(hf, tokenizer)
 
 
 def word_tokenizer(words: Sequence[str], positions: int) -> PreTrainedTokenizerFast:
@@ -291,7 +306,7 @@ def _check_layers(numbers: Sequence[int], layers: int) -> None:
 
 
 def copy_layers(student: Model, teacher: Model, layers: Sequence[int]) -> None:
-    """Start the student from the teacher's embeddings, pooler and the given layers (from 1).
+    """Start the student from the teacher's embeddings and the given layers (from 1).
 
     Raises:
         BadInput: the two are of another family or size, or the numbers do not fit.
@@ -307,8 +322,6 @@ def copy_layers(student: Model, teacher: Model, layers: Sequence[int]) -> None:
         target.embeddings.load_state_dict(source.embeddings.state_dict())
         for layer, number in zip(layers_of(student.hf), layers, strict=True):
             layer.load_state_dict(layers_of(teacher.hf)[number - 1].state_dict())
-        if getattr(target, "pooler", None) is not None:
-            target.pooler.load_state_dict(source.pooler.state_dict())
     except (RuntimeError, AttributeError) as error:
         raise BadInput(
             "student.teacher_layers copies layers, so the student needs the teacher's family, "

@@ -135,6 +135,9 @@ def main(argv: Sequence[str]) -> int:
     Returns:
         0: every run is done (or not possible for its pair); 1: some failed; 2: nothing was started.
     """
+    flags = [word for word in argv if word in ("-m", "--multirun")]
+    argv = flags + [word for word in argv if word not in flags]  # wherever -m was typed
+    sys.argv[1:] = argv
     if launch.asks_for_information(argv):
         hydra_main()
         return 0

@@ -45,6 +45,7 @@ ROOT = PACKAGE if (PACKAGE / "conf").is_dir() else PACKAGE.parent
 """Where conf/ and sweeps/ lie: beside the package in a checkout, inside it when installed."""
 
 PRECISIONS = ("auto", "32-true", "16-mixed", "bf16-mixed")
+ACCELERATORS = ("auto", "cpu", "gpu")
 CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "seed": _whole(0),
     "lr": (lambda v: _number(v) and v > 0, "a number above 0"),
@@ -61,6 +62,10 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "precision": (lambda v: v in PRECISIONS, "one of " + ", ".join(PRECISIONS)),
     "limit_train": _whole(1, none=True),
     "limit_eval": _whole(1, none=True),
+    "trainer.accelerator": (lambda v: v in ACCELERATORS, "one of " + ", ".join(ACCELERATORS)),
+    "trainer.workers": _whole(0),
+    "trainer.eval_batch_size": _whole(1),
+    "teacher.allow_weak": (lambda v: isinstance(v, bool), "true or false"),
 }
 GIVEN_TEACHER = ("name", "checkpoint", "allow_weak")
 """What still counts of a teacher's settings once `teacher.checkpoint` is given."""
@@ -75,7 +80,10 @@ def check(config: dict[str, Any]) -> None:
         BadInput: a value is not allowed; the message names the key, the value and what is.
     """
     for key, (allowed, description) in CHECKS.items():
-        _check(key, config[key], allowed, description)
+        value: Any = config
+        for part in key.split("."):
+            value = value[part]
+        _check(key, value, allowed, description)
     for key in RECIPE:
         _check(f"teacher.recipe.{key}", config["teacher"]["recipe"][key], *CHECKS[key])
     for term, weight in config["method"]["weights"].items():
@@ -206,5 +214,6 @@ def teacher_key(science_part: dict[str, Any]) -> str:
     seen = ("teacher", "max_length", "gradient_clip", "precision", "limit_train", "limit_eval")
     part = {key: science_part[key] for key in (*seen, "schema")}
     part["teacher"] = {k: v for k, v in part["teacher"].items() if k != "allow_weak"}
-    part["data"] = {k: v for k, v in science_part["data"].items() if k in ("train", "dev")}
+    data = science_part["data"]
+    part["data"] = {"train": data.get("teacher", data["train"]), "dev": data["dev"]}
     return f"{science_part['teacher']['name']}-{task['name']}-{digest([part, task])[:10]}"

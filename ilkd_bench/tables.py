@@ -54,7 +54,8 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
         common = {key: config[key] for key in SWEPT}
         if record["status"] == "done":
             for split, scores in record["scores"].items():
-                for metric in scores.keys() - {"n"}:
+                main = _main_metric(config["task"], split)
+                for metric in sorted(scores.keys() - {"n"}):
                     rows.append(
                         place(config)
                         | common
@@ -65,6 +66,7 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
                             "student": config["student"]["name"],
                             "split": split,
                             "metric": metric,
+                            "main": metric == main,
                             "monitor": f"{split}/{metric}" == record["monitor"],
                             "value": scores[metric],
                         }
@@ -85,6 +87,12 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return table.sort_values([*CELL, "split", "metric", *SWEPT, "id"], ignore_index=True)
 
 
+def _main_metric(task: dict[str, Any], split: str) -> str:
+    """Return the metric that a table shows for a split; the others are in summary.csv."""
+    owner = task["ood"][split.removeprefix("ood/")] if split.startswith("ood/") else task
+    return str(owner["metric"])
+
+
 def setting(config: dict[str, Any]) -> dict[str, Any]:
     """Return what all runs of one section share: everything but task, method and what is swept."""
     return {k: v for k, v in config.items() if k not in ("method", "task", "data", *SWEPT)}
@@ -94,7 +102,7 @@ def place(config: dict[str, Any]) -> dict[str, str]:
     """Return the section, row and column of a run: runs with other settings never share a cell."""
     method, task = config["method"], config["task"]
     changed = difference(method, [method_defaults(method["name"])])
-    data = {k: v for k, v in config["data"].items() if k in ("train", "dev")}
+    data = {k: v for k, v in config["data"].items() if k in ("teacher", "train", "dev")}
     return {
         "section": store.digest(setting(config))[:8],
         "method": f"{method['name']} ({changed})" if changed else method["name"],
@@ -110,6 +118,7 @@ def summarise(scores: pd.DataFrame) -> pd.DataFrame:
         std=("value", "std"),  # ddof 1
         n=("value", "size"),
         ids=("id", " ".join),
+        main=("main", "all"),
         monitor=("monitor", "all"),
     )
     selecting = grouped[grouped["monitor"]]
@@ -189,7 +198,7 @@ def section(
         "size chosen per task and method by the mean dev score over seeds.",
         "",
     ]
-    own = summary[summary["section"] == place(records[0]["config"])["section"]]
+    own = summary[(summary["section"] == place(records[0]["config"])["section"]) & summary["main"]]
     for title, part in (
         ("Dev", own[own["split"] == "dev"]),
         ("Out of domain", own[own["split"].str.startswith("ood/")]),
@@ -232,7 +241,7 @@ def _teacher(records: Sequence[dict[str, Any]]) -> dict[str, float]:
         for r in records
         if r["status"] == "done"
         for metric, value in r["teacher"]["dev"].items()
-        if metric != "n"
+        if metric == r["config"]["task"]["metric"]
     ]
     table = _with_column(pd.DataFrame(rows))
     return {str(k): v for k, v in table.groupby("column")["value"].first().items()}

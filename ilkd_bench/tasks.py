@@ -33,7 +33,7 @@ class Task:
     score_range: Sequence[float] | None  # of a regression's labels; None: any
     metric: str  # selects the best epoch and the settings
     also: Sequence[str]  # other metrics that are reported
-    splits: dict[str, str]  # ours (train, dev, ...) -> the source's name
+    splits: dict[str, str]  # ours -> the source's name; `teacher`: its own training rows, if any
     hidden: Sequence[str]  # splits whose labels are never scored
     hub: dict[str, Any] | None
     ood: dict[str, dict[str, Any]]  # evaluation sets of other domains, by name
@@ -94,7 +94,7 @@ def available(task: Task, data_dir: Path | None) -> list[str]:
     """
     if is_demo(task) or data_dir is None:
         return list(task.splits)
-    required = [s for s in ("train", "dev") if s in task.splits] or list(task.splits)[:1]
+    required = [s for s in ("teacher", "train", "dev") if s in task.splits] or list(task.splits)[:1]
     present = []
     for split, source in task.splits.items():
         if find_file(task, split, data_dir) is not None:
@@ -222,7 +222,7 @@ def _check(task: Task, split: str, frame: pd.DataFrame, where: str, limit: int |
     if limit is not None and limit < len(frame):
         index = np.sort(np.random.default_rng(0).choice(index, size=limit, replace=False))
     labels = _labels(task, frame[task.label_column], where)
-    if split in ("train", "dev"):
+    if split in ("teacher", "train", "dev"):
         _check_variety(labels, where)
     chosen = frame.iloc[index]
     texts = [chosen[column].tolist() for column in task.text_columns]

@@ -159,7 +159,8 @@ def read_splits(
     how = {"max_length": config["max_length"], "cache_dir": Path(config["cache_dir"])}
 
     def split(part: Task, name: str) -> Split:
-        limit = config["limit_train"] if name == "train" else config["limit_eval"]
+        trains = name in ("teacher", "train")
+        limit = config["limit_train"] if trains else config["limit_eval"]
         rows = tasks.read(part, name, data_dir=data_dir, limit=limit)
         own = encode(rows, student.tokenizer, **how)
         other = own if same else encode(rows, teacher.tokenizer, **how)
@@ -206,7 +207,10 @@ def _ready_teacher(
             Finetune(model.spec, model.spec),
             {"ce": 1.0},
             None,
-            {k: _as_teacher(splits[k]) for k in ("train", "dev")},
+            {
+                "train": _as_teacher(splits.get("teacher", splits["train"])),
+                "dev": _as_teacher(splits["dev"]),
+            },
             phases=[Phase("finetune", recipe["epochs"], frozenset())],
             settings=fit_settings(config, **recipe, patience=None),
             score=scorer(task),

@@ -71,7 +71,6 @@ def status(folder: Path) -> dict[str, str]:
         (RuntimeError("CUDA out of memory"), "RuntimeError: CUDA out of memory"),
         (SystemExit(3), "SystemExit: 3"),
         (FloatingPointError("the loss (ce) is not finite"), "FloatingPointError: the loss (ce)"),
-        (MemoryError(), "MemoryError: "),
         (BadInput("max_length=900 is beyond"), "max_length=900 is beyond"),
     ],
     ids=lambda v: type(v).__name__,

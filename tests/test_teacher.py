@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import multiprocessing
 import os
+from fractions import Fraction
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -231,12 +233,14 @@ def test_a_moment_of_training_is_the_first_snapshot_at_or_after_it(
     assert torch.equal(live.outputs(batch(), LOGITS).logits, expected["best"]), "and back"
 
 
-@pytest.mark.parametrize("epochs", [1, 3, 7])
-def test_equal_numbers_of_epochs_meet_every_snapshot_once(epochs: int, tmp_path: Path) -> None:
-    """(e + 1) / epochs is no exact number in binary; no snapshot is skipped for that."""
-    paths = [tmp_path / f"{i}" for i in range(epochs)]
-    live = LiveTeacher(toys.model(), snapshots=paths)
-    assert [live._snapshot((e + 1) / epochs) for e in range(epochs)] == list(range(epochs))
+def test_rounding_never_skips_a_snapshot(tmp_path: Path) -> None:
+    """A fraction of two whole numbers is not exact in binary; the rule holds for the exact one."""
+    for count in range(1, 13):
+        live = LiveTeacher(toys.model(), snapshots=[tmp_path / f"{i}" for i in range(count)])
+        for epochs in range(1, 41):
+            found = [live._snapshot((epoch + 1) / epochs) for epoch in range(epochs)]
+            exact = [math.ceil(Fraction(epoch + 1, epochs) * count) - 1 for epoch in range(epochs)]
+            assert found == exact
 
 
 def test_layers_are_copied_from_the_best_epoch(tmp_path: Path) -> None:
