@@ -121,10 +121,10 @@ def _load(folder: Path) -> dict[str, np.ndarray] | None:
     """Return the cached arrays; None where they are absent or damaged."""
     try:
         expected: dict[str, str] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        arrays = {name: np.load(folder / f"{name}.npy") for name in expected}
+        arrays = {name: np.load(folder / f"{name}.npy") for name in ("ids", "types", "offsets")}
     except (OSError, ValueError, EOFError):
         return None
-    whole = all(_checksum(arrays[name]) == value for name, value in expected.items())
+    whole = expected == {name: _checksum(array) for name, array in arrays.items()}
     return arrays if whole else None
 
 

@@ -181,11 +181,8 @@ def _apply(config: DictConfig, override: Override) -> None:
     for part in parents:
         node = node[part] if isinstance(node, DictConfig) and part in node else None
     if not isinstance(node, DictConfig) or last not in node:
-        parent = ".".join(parents)
         found = sorted(map(str, node)) if isinstance(node, DictConfig) else sorted(config)
-        whose = (
-            f" for {parent}={node.get('name')}" if isinstance(node, DictConfig) and parents else ""
-        )
+        whose = f" of {parents[0]}={config[parents[0]].name}" if len(parents) > 0 else ""
         raise BadInput(
             f"{override.key_or_group} is no setting{whose}, so it would have no effect: "
             f"{_nearest(last, found)}"

@@ -14,7 +14,8 @@ from torchmetrics.functional import (
     spearman_corrcoef,
 )
 
-from ilkd_bench.tasks import SCORE_METRICS
+CONSTANT_IS_ZERO = ("mcc", "pearson", "spearman")
+"""Metrics without a value where nothing varies; chance level, 0, stands for it."""
 
 
 def compute(names: Sequence[str], logits: Tensor, labels: Tensor) -> dict[str, float]:
@@ -33,18 +34,18 @@ def compute(names: Sequence[str], logits: Tensor, labels: Tensor) -> dict[str, f
 
 
 def _metric(name: str, predicted: Tensor, labels: Tensor, classes: int) -> float:
-    if name in SCORE_METRICS:
-        if predicted.std() == 0 or labels.float().std() == 0:
-            return 0.0
-        measure = pearson_corrcoef if name == "pearson" else spearman_corrcoef
-        return measure(predicted.double(), labels.double()).item()
     if name == "accuracy":
         return accuracy(predicted, labels, task="multiclass", num_classes=classes).item()
     if name == "f1":
         return f1_score(predicted == 1, labels == 1, task="binary").item()
+    if name not in CONSTANT_IS_ZERO:
+        raise ValueError(f"unknown metric {name}")
+    if (predicted == predicted[0]).all() or (labels == labels[0]).all():
+        return 0.0
     if name == "mcc":
         return matthews_corrcoef(predicted, labels, task="multiclass", num_classes=classes).item()
-    raise ValueError(f"unknown metric {name}")
+    measure = pearson_corrcoef if name == "pearson" else spearman_corrcoef
+    return measure(predicted.double(), labels.double()).item()
 
 
 def constant_score(name: str, labels: Tensor) -> float:

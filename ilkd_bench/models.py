@@ -189,7 +189,9 @@ def pretrained(
     revision: str | None,
     keep_layers: Sequence[int] | None = None,
 ) -> Model:
-    """Load a pre-trained encoder from the hub or a folder and give it a new classifier.
+    """Load a pre-trained encoder from the hub or a folder and give it a classifier.
+
+    The classifier is new, unless the encoder comes with one of the task's size.
 
     Args:
         path: hub id, folder, or `package:NAME/FOLDER`.
@@ -199,7 +201,7 @@ def pretrained(
         BadInput: it cannot be loaded; the message says what to give instead.
     """
     with seeded(seed):
-        model, _ = _load(path, revision, _head(labels))
+        model, _ = _load(path, revision, _head(labels), ignore_mismatched_sizes=True)
     if keep_layers is not None:
         _keep(model.hf, keep_layers)
     return model
@@ -219,7 +221,7 @@ def checkpoint(path: str, *, labels: Sequence[str] | None) -> tuple[Model, list[
         BadInput: it cannot be read, is not fine-tuned, or has other labels than the task.
     """
     source, _, revision = path.partition("@")
-    model, info = _load(source, revision or None, {})
+    model, info = _load(source, revision or None, {}, ignore_mismatched_sizes=False)
     if info["missing_keys"]:
         raise BadInput(
             f"{path} is not fine-tuned: it lacks {', '.join(sorted(info['missing_keys']))}. "
@@ -259,14 +261,21 @@ def _plain(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
-def _load(path: str, revision: str | None, head: dict[str, Any]) -> tuple[Model, dict[str, Any]]:
+def _load(
+    path: str, revision: str | None, head: dict[str, Any], *, ignore_mismatched_sizes: bool
+) -> tuple[Model, dict[str, Any]]:
     source = model_source(path)
     where = {"revision": revision} if revision and isinstance(source, str) else {}
     try:
         config = AutoConfig.from_pretrained(source, **where, **head)
         tokenizer = AutoTokenizer.from_pretrained(source, **where)
         hf, info = AutoModelForSequenceClassification.from_pretrained(
-            source, config=config, **where, output_loading_info=True, dtype=torch.float32
+            source,
+            config=config,
+            **where,
+            output_loading_info=True,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=ignore_mismatched_sizes,
         )
     except Exception as error:  # safetensors, tokenizers and the hub have no common base
         if isinstance(source, Path):

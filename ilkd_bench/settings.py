@@ -159,6 +159,17 @@ def model_source(path: str) -> Path | str:
     return path
 
 
+DESCRIPTIONS = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+)
+"""Files beside the weights that change what a model computes."""
+
+
 def model_fingerprint(path: str, revision: str | None, cache_dir: Path) -> str:
     """Return what identifies a model's weights: the content of a folder, or hub id and revision.
 

@@ -71,18 +71,8 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
                             "value": scores[metric],
                         }
                     )
-    columns = [
-        *CELL,
-        *SWEPT,
-        "id",
-        "limited",
-        "teacher",
-        "student",
-        "split",
-        "metric",
-        "monitor",
-        "value",
-    ]
+    columns = [*CELL, *SWEPT, "id", "limited", "teacher", "student", "split", "metric"]
+    columns += ["main", "monitor", "value"]
     table = pd.DataFrame(rows, columns=columns)
     return table.sort_values([*CELL, "split", "metric", *SWEPT, "id"], ignore_index=True)
 
@@ -150,6 +140,8 @@ def matrix(summary: pd.DataFrame, teacher: dict[str, float]) -> pd.DataFrame:
     rows = {}
     if teacher:
         rows["teacher"] = {c: f"{100 * teacher[c]:.1f}" if c in teacher else DASH for c in columns}
+        if set(teacher) == set(columns):
+            rows["teacher"]["average"] = f"{100 * sum(teacher.values()) / len(teacher):.1f}"
     for method, part in summary.groupby("method", sort=True):
         means = part.set_index("column")["mean"]
         rows[str(method)] = {

@@ -237,19 +237,26 @@ def _labels(task: Task, column: pd.Series, where: str) -> np.ndarray:
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             raise BadInput(
-                f"{where}: the label of row {row} is {column.iloc[row]!r}; allowed are numbers "
+                f"{where}: the label of row {row} is {column.iloc[row]}; allowed are numbers "
                 f"from {low:g} to {high:g}"
             )
         return scores
     names = {name: number for number, name in enumerate(task.labels)}
-    known = names | {str(number): number for number in (HIDDEN, *names.values())}
-    values = column.map(lambda v: known.get(str(int(v) if isinstance(v, float) and v == v else v)))
+    known = {str(number): number for number in (HIDDEN, *names.values())} | names
+    values = column.map(lambda value: known.get(_word(value)))
     unknown = column.index[values.isna()]
     if len(unknown):
         row = unknown[0]
         allowed = ", ".join(f"{number} ({name})" for name, number in names.items())
-        raise BadInput(f"{where}: the label of row {row} is {column[row]!r}; allowed are {allowed}")
+        raise BadInput(
+            f"{where}: the label of row {row} is {_word(column[row])}; allowed are {allowed}"
+        )
     return values.to_numpy(dtype=np.int64)
+
+
+def _word(label: Any) -> str:
+    """Return a label as text, a whole number without its point: 1.0 and 1 are "1"."""
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 
 def _check_variety(labels: np.ndarray, where: str) -> None:

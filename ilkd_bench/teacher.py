@@ -155,9 +155,11 @@ def _facts(folder: Path, snapshots: bool, cache_dir: Path) -> dict[str, Any] | N
     """Return what `teacher.json` says; None where it is absent, damaged or lacks snapshots."""
     try:
         facts = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
+    except FileNotFoundError:
         return None
-    if facts["files"] != _hashes(folder, cache_dir):
+    except ValueError:  # no JSON, or no text
+        facts = {}
+    if not facts or facts.get("files") != _hashes(folder, cache_dir):
         log.warning("the stored teacher %s is damaged and is made again", folder.name)
         return None
     return facts if facts["snapshots"] or not snapshots else None
