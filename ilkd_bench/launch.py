@@ -182,7 +182,8 @@ def _apply(config: DictConfig, override: Override) -> None:
         node = node[part] if isinstance(node, DictConfig) and part in node else None
     if not isinstance(node, DictConfig) or last not in node:
         found = sorted(map(str, node)) if isinstance(node, DictConfig) else sorted(config)
-        whose = f" of {parents[0]}={config[parents[0]].name}" if len(parents) > 0 else ""
+        group = config.get(parents[0]) if parents else None
+        whose = f" for {parents[0]}={group.name}" if isinstance(group, DictConfig) else ""
         raise BadInput(
             f"{override.key_or_group} is no setting{whose}, so it would have no effect: "
             f"{_nearest(last, found)}"

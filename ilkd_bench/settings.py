@@ -182,9 +182,7 @@ def model_fingerprint(path: str, revision: str | None, cache_dir: Path) -> str:
     weights = sorted([*source.glob("*.safetensors"), *source.glob("pytorch_model*.bin")])
     if not weights:
         raise BadInput(f"{source} has no weights: expected model.safetensors")
-    files = [
-        f for f in (*weights, source / "config.json", source / "tokenizer.json") if f.is_file()
-    ]
+    files = [*weights, *(source / name for name in DESCRIPTIONS if (source / name).is_file())]
     return digest({file.name: file_hash(file, cache_dir) for file in files})
 
 

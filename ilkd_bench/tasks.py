@@ -172,7 +172,7 @@ def _read_file(path: Path) -> pd.DataFrame:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
         if path.suffix == ".jsonl":
-            return pd.read_json(path, lines=True, dtype=False, convert_dates=False)
+            return pd.read_json(path, lines=True, dtype=False)
         plain = path.suffix == ".tsv"
         return pd.read_csv(
             path,
