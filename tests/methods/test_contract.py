@@ -1,4 +1,4 @@
-"""The contract of DESIGN section 3, over every ``conf/method/*.yaml``."""
+"""The contract that every method meets, over every ``conf/method/*.yaml``."""
 
 from __future__ import annotations
 
