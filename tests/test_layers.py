@@ -1,4 +1,4 @@
-"""Import layers (DESIGN section 4), the two trees, and no branch on a method's name."""
+"""Import layers, the two trees, and no branch on a method's name."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_no_module_outside_methods_knows_a_method_by_name() -> None:
 
 
 def test_no_silent_defaults_in_configuration_access() -> None:
-    """STYLE: no ``cfg.get(k, default)``; ``record.get``-like reads of files are fine."""
+    """No ``cfg.get(k, default)``; ``record.get``-like reads of files are fine."""
     for module in ("train", "fit", "module", "evaluate", "run", "launch", "settings"):
         for node in ast.walk(source(module)):
             if (
