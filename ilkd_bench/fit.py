@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -108,9 +109,10 @@ def fit(
             if phase is phases[-1]:
                 callbacks += _selection(scratch, settings.patience)
             module.train()  # a loaded model is in eval mode, and Lightning leaves it there
-            _trainer(settings, phase, callbacks, logger, folder).fit(
-                module, *_loaders(splits, settings, first_epoch)
-            )
+            with _interruptible():
+                _trainer(settings, phase, callbacks, logger, folder).fit(
+                    module, *_loaders(splits, settings, first_epoch)
+                )
             history += module.history
             first_epoch += phase.epochs
         best = torch.load(scratch / "best.ckpt", weights_only=True, map_location="cpu")
@@ -121,6 +123,18 @@ def fit(
         examples=sum(row["rows"] for row in history),
         seconds=sum(row["seconds"] for row in history),
     )
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the whole sweep: Lightning turns it into an exit of the one training."""
+    try:
+        yield
+    except SystemExit as error:
+        if not isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning ignores it from now on
+        raise KeyboardInterrupt from error
 
 
 @contextmanager

@@ -133,7 +133,8 @@ def main(argv: Sequence[str]) -> int:
     """Plan, run, and say how it went.
 
     Returns:
-        0: every run is done (or not possible for its pair); 1: some failed; 2: nothing was started.
+        0: every run is done (or not possible for its pair); 1: some failed; 2: nothing was started;
+        130: stopped by Ctrl-C.
     """
     flags = [word for word in argv if word in ("-m", "--multirun")]
     argv = flags + [word for word in argv if word not in flags]  # wherever -m was typed
@@ -146,7 +147,11 @@ def main(argv: Sequence[str]) -> int:
     except BadInput as error:
         print(f"ilkd_bench: {error}", file=sys.stderr)
         return 2
-    hydra_main()
+    try:
+        hydra_main()
+    except KeyboardInterrupt:
+        print("ilkd_bench: stopped; type the same command again to go on", file=sys.stderr)
+        return 130
     return report(jobs)
 
 

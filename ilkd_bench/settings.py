@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import pkgutil
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,10 @@ PACKAGE = Path(__file__).resolve().parent
 ROOT = PACKAGE if (PACKAGE / "conf").is_dir() else PACKAGE.parent
 """Where conf/ and sweeps/ lie: beside the package in a checkout, inside it when installed."""
 
+NAME: tuple[Callable[[Any], bool], str] = (
+    lambda v: isinstance(v, str) and re.fullmatch(r"\w[\w.+-]*", v) is not None,
+    "a word of letters, digits and . _ + -",
+)
 PRECISIONS = ("auto", "32-true", "16-mixed", "bf16-mixed")
 ACCELERATORS = ("auto", "cpu", "gpu")
 CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -86,6 +91,8 @@ def check(config: dict[str, Any]) -> None:
         _check(key, value, allowed, description)
     for key in RECIPE:
         _check(f"teacher.recipe.{key}", config["teacher"]["recipe"][key], *CHECKS[key])
+    for group in ("teacher", "student", "method", "task"):
+        _check(f"{group}.name", config[group]["name"], *NAME)  # it becomes a folder's
     for term, weight in config["method"]["weights"].items():
         _check(f"method.weights.{term}", weight, lambda v: _number(v) and v >= 0, "a number from 0")
     if "train" not in config["task"]["splits"]:

@@ -46,11 +46,8 @@ class LiveTeacher:
         self._model = model.eval().requires_grad_(False)
         self._order = label_order
         self._snapshots = list(snapshots)
-        self._best = (
-            model.state_dict()
-            if not snapshots
-            else {name: value.clone() for name, value in model.state_dict().items()}
-        )
+        best = model.hf.state_dict()
+        self._best = {k: v.clone() for k, v in best.items()} if snapshots else best
         self._at: float | None = None
 
     @property
@@ -87,7 +84,7 @@ class LiveTeacher:
         if at == self._at:
             return
         weights = self._best if at is None else load_file(self._snapshots[self._snapshot(at)])
-        self._model.load_state_dict(weights)
+        self._model.hf.load_state_dict(weights)
         self._at = at
 
     def _snapshot(self, at: float) -> int:
@@ -108,7 +105,7 @@ def obtain(
             returns its facts.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_suffix(".lock"))
+    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -166,19 +163,19 @@ def _facts(folder: Path, snapshots: bool, cache_dir: Path) -> dict[str, Any] | N
 
 
 def save_weights(model: Model, path: Path) -> None:
-    """Write a snapshot."""
+    """Write a snapshot, with the names of transformers."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, path)
+    save_file({k: v.contiguous() for k, v in model.hf.state_dict().items()}, path)
 
 
 def load_weights(model: Model, path: Path) -> None:
-    """Read weights that `save_weights` wrote.
+    """Read a snapshot, or what `save_pretrained` wrote.
 
     Raises:
         BadInput: the file is damaged or belongs to another architecture.
     """
     try:
-        model.load_state_dict(load_file(path))
+        model.hf.load_state_dict(load_file(path))
     except (SafetensorError, RuntimeError, OSError) as error:
         raise BadInput(f"{path} does not hold this model's weights: {error}") from error
 

@@ -27,7 +27,6 @@ from ilkd_bench.teacher import (
     load_weights,
     obtain,
     require_snapshots,
-    save_weights,
     snapshot_paths,
 )
 from ilkd_bench.tracking import tracker
@@ -99,6 +98,7 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
     write_text(folder / "history.csv", pd.DataFrame(fitted.history).to_csv(index=False))
     save_student(folder, student, method, config, scores)
     return {
+        "limited": config["limit_train"] is not None or config["limit_eval"] is not None,
         "scores": scores,
         "monitor": f"dev/{task.metric}",
         "best_epoch": fitted.best_epoch,
@@ -219,7 +219,8 @@ def _ready_teacher(
             title=f"teacher {config['teacher']['name']}",
             snapshots=aside / "snapshots" if snapshots else None,
         )
-        save_weights(model, aside / "model.safetensors")
+        model.hf.save_pretrained(aside)
+        model.tokenizer.save_pretrained(aside)
         return _teacher_facts(fitted, snapshots)
 
     facts = obtain(folder, make, snapshots=snapshots, cache_dir=cache_dir)
@@ -231,8 +232,10 @@ def _ready_teacher(
 
 
 def _teacher_facts(fitted: Fitted, snapshots: bool) -> dict[str, Any]:
+    (best,) = [row for row in fitted.history if row["epoch"] == fitted.best_epoch]
     return {
         "best_epoch": fitted.best_epoch,
+        "dev": {k.removeprefix("dev/"): v for k, v in best.items() if k.startswith("dev/")},
         "seconds": fitted.seconds,
         "snapshots": snapshots,
         "history": fitted.history,

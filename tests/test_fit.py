@@ -266,7 +266,7 @@ def test_the_last_weights_go_on_to_the_next_phase_with_a_fresh_optimiser(
         if clock.step == 0:
             states.append(len(optimisers[-1].state))
             if clock.phase.name == "second":
-                carried.append(weights_of(student))
+                carried.append(weights_of(student.hf))
                 carried.append(load_file(tmp_path / "kept" / "epoch-002.safetensors"))
 
     monkeypatch.setattr(DistillModule, "configure_optimizers", recorded)
@@ -284,8 +284,8 @@ def test_the_last_weights_go_on_to_the_next_phase_with_a_fresh_optimiser(
     assert states == [0, 0]
     assert fitted.best_epoch == 4, "the best of the last phase, counted over all phases"
     kept = load_file(tmp_path / "kept" / "epoch-002.safetensors")  # of the last phase
-    assert same(weights_of(student), kept)
-    assert not same(weights_of(student), load_file(tmp_path / "kept" / "epoch-003.safetensors"))
+    assert same(weights_of(student.hf), kept)
+    assert not same(weights_of(student.hf), load_file(tmp_path / "kept" / "epoch-003.safetensors"))
     assert [row["epoch"] for row in fitted.history] == [1, 2, 3, 4, 5]
     assert [row["phase"] for row in fitted.history] == ["first"] * 2 + ["second"] * 3
     assert [row["lr"] for row in fitted.history][1::3] == [0.0, 0.0], "each schedule ends at 0"
@@ -304,7 +304,7 @@ def test_a_collapsed_student_is_saved_and_counted(scores: list[float], tmp_path:
     )
     assert fitted.best_epoch == (1 if scores[0] == scores[1] else 2)
     kept = load_file(tmp_path / "kept" / f"epoch-{fitted.best_epoch:03d}.safetensors")
-    assert same(weights_of(student), kept)
+    assert same(weights_of(student.hf), kept)
 
 
 def test_stopping_waits_for_patience_and_watches_the_last_phase_only(tmp_path: Path) -> None:

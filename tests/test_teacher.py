@@ -95,7 +95,7 @@ def test_a_damaged_teacher_is_noticed_and_made_again(damage: str, tmp_path: Path
     assert get(tmp_path, make)["best_epoch"] == 2
     assert make.made == 2
     assert torch.equal(
-        load_file(weights)["hf.classifier.weight"], toys.model(seed=2).hf.classifier.weight
+        load_file(weights)["classifier.weight"], toys.model(seed=2).hf.classifier.weight
     )
     get(tmp_path, make)
     assert make.made == 2, "and then it is whole"
