@@ -13,6 +13,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
 from ilkd_bench.data import EpochBatches, Split, loader, sorted_batches
@@ -127,9 +128,11 @@ def fit(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the whole sweep: Lightning turns it into an exit of the one training."""
+    """Let Ctrl-C and SIGTERM end the whole sweep, not the one training as Lightning has it."""
     try:
         yield
+    except SIGTERMException as error:
+        raise KeyboardInterrupt from error
     except SystemExit as error:
         if not isinstance(error.__context__, KeyboardInterrupt):
             raise
