@@ -42,7 +42,7 @@ class Encoded:
 
     def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """Return some rows padded to the longest of them: three tensors [B, T]."""
-        lengths = self.lengths[rows]
+        lengths = self.offsets[rows + 1] - self.offsets[rows]
         position = np.arange(lengths.max())
         mask = position < lengths[:, None]  # [B, T]
         where = np.where(mask, self.offsets[rows][:, None] + position, 0)

@@ -10,18 +10,30 @@ from typing import Any
 
 import torch
 
+from ilkd_bench.types import BadInput
+
 
 def device_here(accelerator: str) -> torch.device:
-    """Return the device that runs use on this machine."""
-    wanted = accelerator in ("auto", "gpu", "cuda")
-    return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
+    """Return the device that runs use on this machine.
+
+    Raises:
+        BadInput: a GPU is asked for and there is none.
+    """
+    if accelerator == "gpu" and not torch.cuda.is_available():
+        raise BadInput("trainer.accelerator=gpu: no CUDA device here; allowed are auto and cpu")
+    return torch.device("cpu" if accelerator == "cpu" or not torch.cuda.is_available() else "cuda")
 
 
 def precision_here(precision: str, accelerator: str) -> Any:
-    """Return the precision that `auto` means on this machine: 16-bit mixed on CUDA, else 32."""
-    if precision != "auto":
-        return precision
-    return "16-mixed" if device_here(accelerator).type == "cuda" else "32-true"
+    """Return the precision that `auto` means on this machine: 16-bit mixed on CUDA, else 32.
+
+    Raises:
+        BadInput: 16-bit mixed on a CPU, where it would silently be another format.
+    """
+    cuda = device_here(accelerator).type == "cuda"
+    if precision == "16-mixed" and not cuda:
+        raise BadInput("precision=16-mixed needs a GPU; on a CPU: auto, 32-true or bf16-mixed")
+    return ("16-mixed" if cuda else "32-true") if precision == "auto" else precision
 
 
 def environment(precision: str, accelerator: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,12 @@ def measure_teacher(
     needs = frozenset({"logits"})
     logits = predict(lambda batch: teacher.outputs(batch, needs), dev, batch_size, device)
     scores = scorer(task)(logits, dev.labels)
-    guard = "accuracy" if "accuracy" in scores else task.metric
+    guard = task.metric if task.labels is None else "accuracy"
+    found = metrics.compute([guard], logits, dev.labels)[guard]
     constant = metrics.constant_score(guard, dev.labels)
-    if scores[guard] <= constant and not allow_weak:
+    if not found > constant and not allow_weak:
         raise BadInput(
-            f"the teacher scores {scores[guard]:.4f} ({guard}) on dev, no better than always "
+            f"the teacher scores {found:.4f} ({guard}) on dev, no better than always "
             f"giving one answer ({constant:.4f}). Give a better teacher.checkpoint=, more "
             "teacher.recipe.epochs=, or teacher.allow_weak=true"
         )
@@ -82,6 +84,9 @@ def evaluate(
         else:
             scores[name] = scorer(task)(logits, split.labels)
     student.cpu()
+    wrong = [f"{s}/{n}" for s, part in scores.items() for n, v in part.items() if not isfinite(v)]
+    if wrong:
+        raise FloatingPointError(f"scores that are no numbers: {', '.join(wrong)}; try a lower lr=")
     return scores
 
 

@@ -17,7 +17,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
 from ilkd_bench.data import EpochBatches, Split, loader, sorted_batches
-from ilkd_bench.environment import precision_here
+from ilkd_bench.environment import device_here, precision_here
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models import Model
 from ilkd_bench.module import DistillModule, Optimisation, Score, Teacher, show
@@ -181,7 +181,7 @@ def _trainer(
 ) -> pl.Trainer:
     return pl.Trainer(
         max_epochs=phase.epochs,
-        accelerator=settings.accelerator,
+        accelerator=device_here(settings.accelerator).type,
         devices=1,
         precision=precision_here(settings.precision, settings.accelerator),
         gradient_clip_val=settings.gradient_clip,

@@ -15,6 +15,7 @@ from collections.abc import Callable
 VERSION = 1
 TASKS = ("demo_sentiment", "demo_paraphrase", "demo_nli", "demo_similarity")
 SIZES = {"train": 2400, "validation": 500, "test": 500, "ood": 500}
+SPLITS = (*SIZES, "few")
 FEW = 200  # train rows that the student gets; the teacher gets all
 LABEL_NOISE = {"demo_sentiment": 0.15, "demo_paraphrase": 0.15, "demo_nli": 0.15}  # wrong labels
 SCORE_NOISE = 1.0  # standard deviation of the train scores of demo_similarity around the true score

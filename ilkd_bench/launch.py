@@ -34,6 +34,7 @@ class Job:
 
     config: dict[str, Any]
     science: dict[str, Any]
+    words: tuple[str, ...] = ()  # the command line that selects this run alone
 
     @cached_property
     def id(self) -> str:
@@ -46,27 +47,34 @@ class Job:
         return store.run_folder(Path(self.config["results_dir"]), self.config, self.id)
 
 
-def job(config: dict[str, Any], given: set[str] | None = None) -> Job:
+def job(config: dict[str, Any], given: set[str] | None = None, words: Sequence[str] = ()) -> Job:
     """Check a resolved configuration and find its identity.
 
     Args:
         given: dotted keys that the user typed.
+        words: the overrides that select this run.
 
     Raises:
         BadInput: a value is not allowed, or has no effect, or there is no data for it.
     """
+    config["task"]["ood"] = config["task"]["ood"] or {}  # task.ood=null: score no other domain
     settings.check(config)
     settings.without_effect(config, given or set())
     task = tasks.Task(**config["task"])
     data_dir = None if config["data_dir"] is None else Path(config["data_dir"])
     data = tasks.fingerprints(task, data_dir, Path(config["cache_dir"]))
-    return Job(config, settings.science(config, data))
+    return Job(config, settings.science(config, data), tuple(words))
 
 
 def asks_for_information(argv: Sequence[str]) -> bool:
     """Tell whether the command line only asks Hydra something (help, version, configuration)."""
     args = get_args_parser().parse_args(argv)
     return bool(args.help or args.hydra_help or args.cfg or args.info or args.shell_completion)
+
+
+def uses_other_launcher(argv: Sequence[str]) -> bool:
+    """Tell whether another launcher than Hydra's default carries the runs out."""
+    return any(w.startswith("hydra/launcher=") and w != "hydra/launcher=basic" for w in argv)
 
 
 def plan(argv: Sequence[str]) -> list[Job]:
@@ -92,9 +100,10 @@ def _plan(typed: Sequence[str], *, multirun: bool) -> list[Job]:
     _check_keys(overrides)
     presets = [_line(o) for o in overrides if o.key_or_group == "sweeps"]
     hydra = compose("config", overrides=presets, return_hydra_config=True).hydra
-    params = hydra.sweeper.params or {}
+    keys = {o.key_or_group for o in overrides}  # what is typed replaces what the preset sweeps
+    params = {k: v for k, v in (hydra.sweeper.params or {}).items() if k not in keys}
     swept = [o for o in overrides if o.is_sweep_override()]
-    if swept and not (multirun or params):
+    if swept and not (multirun or hydra.sweeper.params):
         raise BadInput(
             f"{_line(swept[0])} gives several values: add -m to run them all "
             f"(python -m ilkd_bench.run -m {' '.join(typed)})"
@@ -103,20 +112,25 @@ def _plan(typed: Sequence[str], *, multirun: bool) -> list[Job]:
     batches = BasicSweeper.split_arguments(parser.parse_overrides(lines), None)
     composed: dict[tuple[str, ...], DictConfig] = {}
     parsed: dict[str, Override] = {}
+    as_typed = {o.key_or_group: _line(o) for o in overrides if o not in swept}
     jobs: dict[str, Job] = {}
     for job_lines in [job_lines for batch in batches for job_lines in batch]:
         for line in job_lines:
             if line not in parsed:
                 parsed[line] = parser.parse_override(line)
-        one = _one([parsed[line] for line in job_lines], composed)
+        one = _one([parsed[line] for line in job_lines], composed, as_typed)
         jobs.setdefault(one.id, one)
-    results_dirs = {Path(one.config["results_dir"]) for one in jobs.values()}
-    for results_dir in results_dirs:
-        check_writable(results_dir)
+    for key in ("results_dir", "cache_dir"):
+        for folder in {one.config[key] for one in jobs.values()}:
+            check_writable(key, Path(folder))
     return list(jobs.values())
 
 
-def _one(overrides: Sequence[Override], composed: dict[tuple[str, ...], DictConfig]) -> Job:
+def _one(
+    overrides: Sequence[Override],
+    composed: dict[tuple[str, ...], DictConfig],
+    as_typed: dict[str, str],
+) -> Job:
     plain = [o for o in overrides if _is_plain(o)]
     structure = tuple(_line(o) for o in overrides if not _is_plain(o))
     if structure not in composed:
@@ -125,7 +139,10 @@ def _one(overrides: Sequence[Override], composed: dict[tuple[str, ...], DictConf
     for override in plain:
         _apply(config, override)
     resolved: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
-    return job(resolved, {o.key_or_group for o in plain})
+    words = [
+        as_typed.get(o.key_or_group, _line(o)) for o in overrides if o.key_or_group != "sweeps"
+    ]
+    return job(resolved, {o.key_or_group for o in plain}, words)
 
 
 def _line(override: Override) -> str:
@@ -176,23 +193,29 @@ def _nearest(wrong: str, allowed: Sequence[str]) -> str:
 
 
 def _apply(config: DictConfig, override: Override) -> None:
-    *parents, last = override.key_or_group.split(".")
-    node: Any = config
+    """Set a plain value as Hydra does: a dictionary is merged into the one that is there."""
+    key = override.key_or_group
+    *parents, last = key.split(".")
+    node = config
     for part in parents:
-        node = node[part] if isinstance(node, DictConfig) and part in node else None
-    if not isinstance(node, DictConfig) or last not in node:
-        found = sorted(map(str, node)) if isinstance(node, DictConfig) else sorted(config)
-        group = config.get(parents[0]) if parents else None
-        whose = f" for {parents[0]}={group.name}" if isinstance(group, DictConfig) else ""
-        raise BadInput(
-            f"{override.key_or_group} is no setting{whose}, so it would have no effect: "
-            f"{_nearest(last, found)}"
-        )
-    node[last] = override.value()
+        if part not in node or not isinstance(node[part], DictConfig):
+            break
+        node = node[part]
+    else:
+        if last in node:
+            OmegaConf.update(config, key, override.value(), merge=True)
+            return
+        part = last
+    group = config[parents[0]] if parents and parents[0] in config else None
+    whose = f" for {parents[0]}={group.name}" if isinstance(group, DictConfig) else ""
+    raise BadInput(
+        f"{key} is no setting{whose}, so it would have no effect: "
+        f"{_nearest(part, sorted(map(str, node)))}"
+    )
 
 
-def check_writable(folder: Path) -> None:
-    """Make a folder and try to write there.
+def check_writable(key: str, folder: Path) -> None:
+    """Make the folder that a setting names and try to write there.
 
     Raises:
         BadInput: that is not possible.
@@ -204,4 +227,4 @@ def check_writable(folder: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise BadInput(f"results_dir={folder} cannot be written: {error.strerror}") from error
+        raise BadInput(f"{key}={folder} cannot be written: {error.strerror}") from error

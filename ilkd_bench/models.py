@@ -201,7 +201,13 @@ def pretrained(
         BadInput: it cannot be loaded; the message says what to give instead.
     """
     with seeded(seed):
-        model, _ = _load(path, revision, _head(labels), ignore_mismatched_sizes=True)
+        model, info = _load(path, revision, _head(labels), ignore_mismatched_sizes=True)
+    encoder = f"{model.hf.base_model_prefix}."
+    missing = [n for n in info["missing_keys"] if n.startswith(encoder) and "pooler" not in n]
+    if missing:
+        raise BadInput(
+            f"{path} lacks {len(missing)} of the encoder's weights, e.g. {sorted(missing)[0]}"
+        )
     if keep_layers is not None:
         _keep(model.hf, keep_layers)
     return model
@@ -283,9 +289,9 @@ def _load(
                 f"{source} cannot be loaded as a transformers checkpoint: {error}"
             ) from error
         raise BadInput(
-            f"{source} cannot be loaded from the hub ({type(error).__name__}). Without a network "
-            "give the folder of a downloaded copy: teacher.path=DIR or student.path=DIR, and "
-            "data_dir=DIR for the text"
+            f"{source} cannot be loaded from the hub ({type(error).__name__}: {error}). "
+            "Without a network give the folder of a downloaded copy: teacher.path=DIR or "
+            "student.path=DIR, and data_dir=DIR for the text"
         ) from error
     return Model(hf, tokenizer), info
 
@@ -314,8 +320,8 @@ def _check_layers(numbers: Sequence[int], layers: int) -> None:
         raise BadInput(f"layers {list(numbers)}: allowed are distinct numbers from 1 to {layers}")
 
 
-def copy_layers(student: Model, teacher: Model, layers: Sequence[int]) -> None:
-    """Start the student from the teacher's embeddings and the given layers (from 1).
+def check_copy(student: Model, teacher: Model, layers: Sequence[int]) -> None:
+    """Refuse layers that the student cannot take over.
 
     Raises:
         BadInput: the two are of another family or size, or the numbers do not fit.
@@ -325,6 +331,25 @@ def copy_layers(student: Model, teacher: Model, layers: Sequence[int]) -> None:
         raise BadInput(
             f"student.teacher_layers={list(layers)}: the student has {student.spec.layers} layers"
         )
+    sizes = [
+        (m.hf.config.model_type, m.spec.width, m.spec.heads, m.spec.vocabulary)
+        for m in (student, teacher)
+    ]
+    if sizes[0] != sizes[1]:
+        raise BadInput(
+            "student.teacher_layers copies layers, so family, width, heads and vocabulary must be "
+            f"the teacher's: {sizes[0]} is not {sizes[1]} (student.teacher_layers=null starts the "
+            "student by itself)"
+        )
+
+
+def copy_layers(student: Model, teacher: Model, layers: Sequence[int]) -> None:
+    """Start the student from the teacher's embeddings and the given layers (from 1).
+
+    Raises:
+        BadInput: `check_copy`, or another size differs.
+    """
+    check_copy(student, teacher, layers)
     source: Any = teacher.hf.base_model
     target: Any = student.hf.base_model
     try:

@@ -177,6 +177,8 @@ class DistillModule(pl.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Note when training paused, and start collecting."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()  # what is queued belongs to the training
         self._paused = time.perf_counter()
         self._logits: list[Tensor] = []
         self._labels: list[Tensor] = []
@@ -205,7 +207,7 @@ class DistillModule(pl.LightningModule):
                 f"the loss ({', '.join(wrong)}) is not finite in epoch {self.current_epoch + 1} of "
                 f"phase {self.phase.name}: try a lower lr="
             )
-        self.history.append(
+        row: dict[str, Any] = (
             {
                 "phase": self.phase.name,
                 "epoch": self.first_epoch + self.current_epoch + 1,
@@ -217,3 +219,7 @@ class DistillModule(pl.LightningModule):
             | self._dev
             | self._diagnosis
         )
+        self.history.append(row)
+        if self.logger is not None:
+            numbers = {k: v for k, v in row.items() if isinstance(v, int | float)}
+            self.logger.log_metrics(numbers, step=row["epoch"])

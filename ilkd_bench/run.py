@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from filelock import FileLock, Timeout
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
@@ -24,41 +25,64 @@ log = logging.getLogger("ilkd_bench")
 
 @hydra.main(version_base="1.3", config_path=str(launch.ROOT / "conf"), config_name="config")
 def hydra_main(config: DictConfig) -> None:
-    """Do the run that Hydra composed."""
+    """Do the run that Hydra composed, where one of its launchers carries the runs out."""
     resolved: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
-    execute(launch.job(resolved), list(HydraConfig.get().overrides.task))
+    execute(launch.job(resolved, words=list(HydraConfig.get().overrides.task)))
 
 
-def execute(job: launch.Job, argv: Sequence[str]) -> dict[str, Any]:
+def execute(job: launch.Job) -> dict[str, Any]:
     """Do a run unless it is done, and return its record.
 
-    Args:
-        argv: the words that select this run, for the record.
-
     Whatever goes wrong in the run ends up in its record (`failed`, with the reason) and in
-    `error.txt`; the caller goes on.
+    `error.txt`; the caller goes on. A process that comes second to the same run waits, and finds
+    it done.
     """
+    with terminal_lines():
+        try:
+            job.folder.parent.mkdir(parents=True, exist_ok=True)
+            with claimed(job.folder):
+                return _execute(job)
+        except OSError as error:  # nothing can be written where the record belongs
+            log.error("%s: %s", job.folder, error)
+            return {"status": "failed", "reason": str(error)}
+
+
+def _execute(job: launch.Job) -> dict[str, Any]:
     earlier = store.read_record(job.folder)
     if earlier is not None and earlier["status"] == "done":
-        with terminal_lines():
-            log.info("done before: %s", summary(earlier, job.folder))
+        log.info("done before: %s", summary(earlier, job.folder))
         return earlier
     record: dict[str, Any] = {
         "schema": store.SCHEMA,
         "id": job.id,
         "status": "running",
         "reason": None,
-        "argv": list(argv),
+        "argv": list(job.words),
         "config": job.science,
     }
     job.folder.mkdir(parents=True, exist_ok=True)
     (job.folder / "error.txt").unlink(missing_ok=True)
     store.write_record(job.folder, record)
-    with terminal_lines(job.folder / "run.log"):
+    with logged(job.folder / "run.log"):
         record |= _attempt(job)
         _write(store.write_record, job.folder, record)
         log.info(summary(record, job.folder))
     return record
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Hold a run; the lock dies with its process."""
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        log.info("waiting: another process is at %s", folder)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _attempt(job: launch.Job) -> dict[str, Any]:
@@ -102,22 +126,32 @@ def summary(record: dict[str, Any], folder: Path) -> str:
 
 
 @contextmanager
-def terminal_lines(run_log: Path | None = None) -> Iterator[None]:
-    """Show our own lines on the terminal; what libraries say goes to the run's log."""
+def terminal_lines() -> Iterator[None]:
+    """Show our own lines on the terminal; what libraries say never gets there."""
     root = logging.getLogger()
+    before = [(logger, logger.handlers, logger.level) for logger in (root, log)]
     root.handlers, root.level = [logging.NullHandler()], logging.INFO
     log.handlers, log.level = [Lines()], logging.INFO
-    if run_log is not None:
-        file = logging.FileHandler(run_log, encoding="utf-8")
-        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        root.addHandler(file)
     logging.captureWarnings(True)
     try:
         yield
     finally:
-        if run_log is not None:
-            root.removeHandler(file)
-            file.close()
+        logging.captureWarnings(False)
+        for logger, handlers, level in before:
+            logger.handlers, logger.level = handlers, level
+
+
+@contextmanager
+def logged(run_log: Path) -> Iterator[None]:
+    """Keep what we and the libraries say in the run's log."""
+    file = logging.FileHandler(run_log, encoding="utf-8")
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(file)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(file)
+        file.close()
 
 
 def _hush() -> None:
@@ -127,6 +161,8 @@ def _hush() -> None:
     hf.disable_progress_bar()
     hf.disable_default_handler()
     hf.enable_propagation()
+    hub = logging.getLogger("huggingface_hub")
+    hub.handlers, hub.propagate = [], True
 
 
 def main(argv: Sequence[str]) -> int:
@@ -148,7 +184,11 @@ def main(argv: Sequence[str]) -> int:
         print(f"ilkd_bench: {error}", file=sys.stderr)
         return 2
     try:
-        hydra_main()
+        if launch.uses_other_launcher(argv):
+            hydra_main()
+        else:
+            for job in jobs:
+                execute(job)
     except KeyboardInterrupt:
         print("ilkd_bench: stopped; type the same command again to go on", file=sys.stderr)
         return 130

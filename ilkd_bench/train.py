@@ -13,12 +13,12 @@ import torch
 
 from ilkd_bench import settings, tasks
 from ilkd_bench.data import Split, encode, tokenizer_fingerprint
-from ilkd_bench.environment import device_here, environment
+from ilkd_bench.environment import device_here, environment, precision_here
 from ilkd_bench.evaluate import evaluate, measure_teacher, save_student, scorer
 from ilkd_bench.fit import Fitted, Settings, check_terms, fit
 from ilkd_bench.methods.base import Method
 from ilkd_bench.methods.finetune import Finetune
-from ilkd_bench.models import Model, checkpoint, copy_layers, seeded
+from ilkd_bench.models import Model, check_copy, checkpoint, copy_layers, seeded
 from ilkd_bench.module import Optimisation
 from ilkd_bench.store import write_text
 from ilkd_bench.tasks import Task
@@ -51,6 +51,7 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         Incompatible: the method cannot work for this pair.
     """
     task = Task(**config["task"])
+    precision_here(config["precision"], config["trainer"]["accelerator"])  # BadInput now
     drop = ("recommended", "teacher_layers", "recipe", "checkpoint", "allow_weak")
     student: Model = settings.construct(
         config["student"], drop=drop, labels=task.labels, seed=config["seed"]
@@ -62,6 +63,8 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
             config["method"], drop=("weights",), student=student.spec, teacher=teacher_model.spec
         )
     phases = method.phases(config["epochs"])
+    if config["student"]["teacher_layers"] is not None:
+        check_copy(student, teacher_model, config["student"]["teacher_layers"])
     splits = read_splits(config, task, student, teacher_model)
     teacher, facts = _ready_teacher(config, science, task, teacher_model, order, phases, splits)
     if config["student"]["teacher_layers"] is not None:
@@ -95,6 +98,10 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         started = time.perf_counter()
         scores = evaluate(student, task, splits, folder=folder, **where)
         evaluate_seconds = time.perf_counter() - started
+        if logger:
+            logger.log_metrics(
+                {f"final/{s}/{name}": v for s, part in scores.items() for name, v in part.items()}
+            )
     write_text(folder / "history.csv", pd.DataFrame(fitted.history).to_csv(index=False))
     save_student(folder, student, method, config, scores)
     return {
@@ -174,7 +181,7 @@ def read_splits(
     for name in task.ood:
         part = tasks.ood_task(task, name)
         splits[f"ood/{name}"] = split(part, tasks.available(part, data_dir)[0])
-    return {n: s for n, s in splits.items() if not (s.labels == tasks.HIDDEN).any()}
+    return {n: s for n, s in splits.items() if not tasks.is_hidden(task, s.labels.numpy())}
 
 
 def _ready_teacher(

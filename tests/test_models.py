@@ -353,7 +353,9 @@ def test_copies_from_another_family_or_width_are_refused(tmp_path: Path) -> None
     teacher = load(save(tmp_path / "t", "bert", layers=2))
     for folder, family, width in (("w", "bert", 12), ("d", "distilbert", 8)):
         student = load(save(tmp_path / folder, family, width=width))
-        with pytest.raises(BadInput, match=r"student\.teacher_layers=null starts it by itself"):
+        with pytest.raises(
+            BadInput, match=r"student\.teacher_layers=null starts the student by itself"
+        ):
             models.copy_layers(student, teacher, [1, 2])
 
 

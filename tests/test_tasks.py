@@ -295,8 +295,8 @@ def test_fingerprints_include_the_sets_of_other_domains(tmp_path: Path) -> None:
             rows = [{column: f"{name} {split}", "label": label} for label in (0, 1)]
             write(tmp_path, split, rows, task=name)
     found = tasks.fingerprints(task, tmp_path, tmp_path / "cache")
-    assert set(found) == {"train", "dev", "test", "ood/imdb/test"}
-    assert len(set(found.values())) == 4
+    assert set(found) == {"train", "dev", "ood/imdb/test"}  # hidden labels are never read
+    assert len(set(found.values())) == 3
 
 
 def test_the_hub_counts_by_its_revision() -> None:
@@ -360,7 +360,6 @@ def test_glue_tasks_have_the_label_order_of_the_hub_and_hide_their_test_labels(
     task = Task(**toys.config(f"task={name}")["task"])
     assert task.labels == labels
     assert {"test"} <= set(task.hidden) <= {"test", "test_mismatched"}
-    assert task.classes == (1 if labels is None else len(labels))
 
 
 @pytest.mark.parametrize(
