@@ -19,6 +19,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED)  ## the main job on the embedded default, then the table
 	$(BIN)/python -m ilkd_bench.run -m method=rail_l,pkd,alp seed=0,1,2,3,4
 	$(BIN)/python -m ilkd_bench.tables
+	@echo
+	@echo "Records, students, logs: results/runs. Tables: results/tables. The teacher: .cache/teachers."
+	@echo "Next, all methods:  $(BIN)/python -m ilkd_bench.run -m 'method=glob(*)' seed=0,1,2,3,4"
+	@echo "and real text:      $(BIN)/python -m ilkd_bench.run teacher=minilm_l6 student=minilm_l3 \\"
+	@echo "                      task=mrpc method=rail_l data_dir=DIR     (README.md, Real data)"
 
 test: $(INSTALLED)  ## the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest

@@ -466,3 +466,14 @@ def test_batches_from_the_data_module_fit_every_family(tmp_path: Path) -> None:
     for family in FAMILIES:
         model = load(save(tmp_path / family, family)).eval()
         assert model.outputs(rows, frozenset({"mean"})).mean.shape == (5, 3, 8)
+
+
+def test_an_encoder_with_missing_weights_is_refused(tmp_path: Path) -> None:
+    toys.model(layers=2).hf.save_pretrained(tmp_path)
+    toys.model(layers=2).tokenizer.save_pretrained(tmp_path)
+    config = tmp_path / "config.json"
+    text = config.read_text()
+    config.write_text(text.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
+    assert config.read_text() != text
+    with pytest.raises(BadInput, match=r"lacks .* of the encoder's weights"):
+        models.pretrained(labels=["no", "yes"], seed=0, path=str(tmp_path), revision=None)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import toys
+from filelock import FileLock, Timeout
 
-from ilkd_bench import run, store, train
+from ilkd_bench import launch, run, store, train
 from ilkd_bench.types import BadInput, Incompatible
 
 MEASURED = {
@@ -209,3 +211,39 @@ def test_the_summary_of_a_run_is_one_line_with_scores_seconds_and_place(tmp_path
     assert run.summary(record, tmp_path) == (
         f"task, teacher -> student, method, seed 4: dev accuracy 0.7500; 1.8 s; {tmp_path}"
     )
+
+
+def test_a_run_is_held_while_it_goes_on(
+    trainings: Trainings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (job,) = launch.plan(toys.small(tmp_path))
+    second = FileLock(job.folder.with_name(f".{job.folder.name}.lock"))
+    outcomes = []
+
+    def measured(config: dict[str, Any], science: Any, folder: Path) -> dict[str, Any]:
+        with pytest.raises(Timeout):
+            second.acquire(timeout=0)
+        outcomes.append("held")
+        return MEASURED
+
+    monkeypatch.setattr(train, "run", measured)
+    assert run.execute(job)["status"] == "done"
+    assert outcomes == ["held"]
+    second.acquire(timeout=0)  # free again
+    second.release()
+
+
+def test_who_comes_second_waits_and_finds_the_run_done(
+    trainings: Trainings, tmp_path: Path
+) -> None:
+    (job,) = launch.plan(toys.small(tmp_path))
+    job.folder.mkdir(parents=True)
+    done = {"schema": store.SCHEMA, "id": job.id, "status": "done", "config": job.science}
+    found: list[dict[str, Any]] = []
+    with FileLock(job.folder.with_name(f".{job.folder.name}.lock")):
+        waiting = threading.Thread(target=lambda: found.append(run.execute(job)))
+        waiting.start()
+        store.write_record(job.folder, done | MEASURED)
+    waiting.join()
+    assert [record["status"] for record in found] == ["done"]
+    assert trainings.calls == []

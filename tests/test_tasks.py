@@ -393,3 +393,22 @@ def test_demo_tasks_read_and_have_a_twin_of_another_domain(name: str) -> None:
     assert not set(map(tuple, zip(*dev.texts, strict=True))) & set(
         map(tuple, zip(*shifted.texts, strict=True))
     )
+
+
+def test_labels_named_by_numbers_are_matched_by_name(tmp_path: Path) -> None:
+    found = [{"sentence": "a", "label": 1}, {"sentence": "b", "label": 0}]
+    write(tmp_path, "train", found, task="custom")
+    task = replace(Task(**toys.config("task=custom")["task"]), labels=["1", "0"])
+    assert tasks.read(task, "train", data_dir=tmp_path).labels.tolist() == [0, 1]
+
+
+def test_minus_one_is_a_score_where_the_range_has_it(tmp_path: Path) -> None:
+    found = [{"sentence": "a", "label": -1.0}, {"sentence": "b", "label": 2.5}]
+    write(tmp_path, "train", found, task="custom")
+    task = replace(
+        Task(**toys.config("task=custom")["task"] | {"labels": None, "metric": "pearson"}),
+        score_range=[-5, 5],
+    )
+    assert tasks.read(task, "train", data_dir=tmp_path).labels.tolist() == [-1.0, 2.5]
+    with pytest.raises(BadInput, match="hidden"):
+        tasks.read(replace(task, score_range=[0, 5]), "train", data_dir=tmp_path)
