@@ -23,6 +23,7 @@ from transformers import (
 )
 
 from ilkd_bench import features, grammar
+from ilkd_bench.layers import keep
 from ilkd_bench.losses import full
 from ilkd_bench.settings import model_source
 from ilkd_bench.types import BadInput, Outputs, Spec
@@ -209,7 +210,7 @@ def pretrained(
             f"{path} lacks {len(missing)} of the encoder's weights, e.g. {sorted(missing)[0]}"
         )
     if keep_layers is not None:
-        _keep(model.hf, keep_layers)
+        keep(model.hf, keep_layers)
     return model
 
 
@@ -294,70 +295,3 @@ def _load(
             "student.path=DIR, and data_dir=DIR for the text"
         ) from error
     return Model(hf, tokenizer), info
-
-
-def layers_of(hf: PreTrainedModel) -> nn.ModuleList:
-    """Return the transformer layers of a BERT, RoBERTa or DistilBERT."""
-    base: Any = hf.base_model
-    layers = (base.encoder if hasattr(base, "encoder") else base.transformer).layer
-    if not isinstance(layers, nn.ModuleList):
-        raise TypeError(f"{type(hf).__name__} keeps its layers in no list")
-    return layers
-
-
-def _keep(hf: PreTrainedModel, keep: Sequence[int]) -> None:
-    layers = layers_of(hf)
-    _check_layers(keep, len(layers))
-    kept = [layers[number - 1] for number in keep]
-    del layers[:]
-    layers.extend(kept)
-    hf.config.num_hidden_layers = len(kept)
-
-
-def _check_layers(numbers: Sequence[int], layers: int) -> None:
-    wrong = [n for n in numbers if not 1 <= n <= layers]
-    if wrong or not numbers or len(set(numbers)) != len(numbers):
-        raise BadInput(f"layers {list(numbers)}: allowed are distinct numbers from 1 to {layers}")
-
-
-def check_copy(student: Model, teacher: Model, layers: Sequence[int]) -> None:
-    """Refuse layers that the student cannot take over.
-
-    Raises:
-        BadInput: the two are of another family or size, or the numbers do not fit.
-    """
-    _check_layers(layers, teacher.spec.layers)
-    if len(layers) != student.spec.layers:
-        raise BadInput(
-            f"student.teacher_layers={list(layers)}: the student has {student.spec.layers} layers"
-        )
-    sizes = [
-        (m.hf.config.model_type, m.spec.width, m.spec.heads, m.spec.vocabulary)
-        for m in (student, teacher)
-    ]
-    if sizes[0] != sizes[1]:
-        raise BadInput(
-            "student.teacher_layers copies layers, so family, width, heads and vocabulary must be "
-            f"the teacher's: {sizes[0]} is not {sizes[1]} (student.teacher_layers=null starts the "
-            "student by itself)"
-        )
-
-
-def copy_layers(student: Model, teacher: Model, layers: Sequence[int]) -> None:
-    """Start the student from the teacher's embeddings and the given layers (from 1).
-
-    Raises:
-        BadInput: `check_copy`, or another size differs.
-    """
-    check_copy(student, teacher, layers)
-    source: Any = teacher.hf.base_model
-    target: Any = student.hf.base_model
-    try:
-        target.embeddings.load_state_dict(source.embeddings.state_dict())
-        for layer, number in zip(layers_of(student.hf), layers, strict=True):
-            layer.load_state_dict(layers_of(teacher.hf)[number - 1].state_dict())
-    except (RuntimeError, AttributeError) as error:
-        raise BadInput(
-            "student.teacher_layers copies layers, so the student needs the teacher's family, "
-            f"width and vocabulary (student.teacher_layers=null starts it by itself): {error}"
-        ) from error

@@ -16,9 +16,10 @@ from ilkd_bench.data import Split, encode, tokenizer_fingerprint
 from ilkd_bench.environment import device_here, environment, precision_here
 from ilkd_bench.evaluate import evaluate, measure_teacher, save_student, scorer
 from ilkd_bench.fit import Fitted, Settings, check_terms, fit
+from ilkd_bench.layers import check_copy, copy_layers
 from ilkd_bench.methods.base import Method
 from ilkd_bench.methods.finetune import Finetune
-from ilkd_bench.models import Model, check_copy, checkpoint, copy_layers, seeded
+from ilkd_bench.models import Model, checkpoint, seeded
 from ilkd_bench.module import Optimisation
 from ilkd_bench.store import write_text
 from ilkd_bench.tasks import Task
@@ -64,11 +65,11 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         )
     phases = method.phases(config["epochs"])
     if config["student"]["teacher_layers"] is not None:
-        check_copy(student, teacher_model, config["student"]["teacher_layers"])
+        check_copy(student.hf, teacher_model.hf, config["student"]["teacher_layers"])
     splits = read_splits(config, task, student, teacher_model)
     teacher, facts = _ready_teacher(config, science, task, teacher_model, order, phases, splits)
     if config["student"]["teacher_layers"] is not None:
-        copy_layers(student, teacher.model, config["student"]["teacher_layers"])
+        copy_layers(student.hf, teacher.model.hf, config["student"]["teacher_layers"])
     where: dict[str, Any] = {
         "device": device_here(config["trainer"]["accelerator"]),
         "batch_size": config["trainer"]["eval_batch_size"],

@@ -16,7 +16,7 @@ import ilkd_bench
 PACKAGE = Path(ilkd_bench.__file__).parent
 LAYERS = [  # a module imports only from layers below its own, or from its own without a cycle
     {"types"},
-    {"losses", "layermaps", "schedules", "features", "grammar", "terminal", "store"},
+    {"losses", "layermaps", "schedules", "features", "grammar", "terminal", "store", "layers"},
     {"methods.base", "settings"},
     {f"methods.{path.stem}" for path in (PACKAGE / "methods").glob("*.py")}
     - {"methods.base", "methods.__init__"}

@@ -24,6 +24,7 @@ from transformers import (
 )
 
 from ilkd_bench import models
+from ilkd_bench.layers import copy_layers, layers_of
 from ilkd_bench.types import BadInput, Spec
 
 FAMILIES = ["bert", "roberta", "distilbert"]
@@ -162,7 +163,7 @@ def test_index_0_is_the_embedding_output_and_the_last_one_the_last_layer_s(
     model = load(save(tmp_path, family)).eval()
     batch = inputs(model, "good film")
     seen: list[torch.Tensor] = []
-    layers = models.layers_of(model.hf)
+    layers = layers_of(model.hf)
     layers[0].register_forward_pre_hook(
         lambda module, args, kwargs: seen.append(args[0] if args else kwargs["hidden_states"]),
         with_kwargs=True,
@@ -295,10 +296,10 @@ def test_tiny_models_read_every_word_of_the_demo_tasks() -> None:
 def test_kept_layers_are_those_of_the_whole_model_in_order(family: str, tmp_path: Path) -> None:
     whole = load(save(tmp_path, family, layers=4))
     cut = load(tmp_path, keep_layers=[4, 2])
-    assert cut.spec.layers == 2 and len(models.layers_of(cut.hf)) == 2
-    for layer, number in zip(models.layers_of(cut.hf), (4, 2), strict=True):
+    assert cut.spec.layers == 2 and len(layers_of(cut.hf)) == 2
+    for layer, number in zip(layers_of(cut.hf), (4, 2), strict=True):
         for name, value in layer.state_dict().items():
-            assert torch.equal(value, models.layers_of(whole.hf)[number - 1].state_dict()[name])
+            assert torch.equal(value, layers_of(whole.hf)[number - 1].state_dict()[name])
     shown = cut.eval().outputs(inputs(cut, "good film"), frozenset({"hidden", "attention"}))
     assert len(shown.hidden) == 3 and len(shown.attention) == 2
 
@@ -322,16 +323,16 @@ def test_a_student_of_all_layers_has_its_teacher_s_hidden_states(
     before = student.outputs(batch, needs).hidden[-1]
     expected = teacher.outputs(batch, needs).hidden
     assert not torch.allclose(before, expected[-1])
-    models.copy_layers(student, teacher, [1, 2, 3])
+    copy_layers(student.hf, teacher.hf, [1, 2, 3])
     for a, b in zip(student.outputs(batch, needs).hidden, expected, strict=True):
         assert torch.equal(a, b)
 
 
 def test_copied_layers_are_copies(tmp_path: Path) -> None:
     teacher, student = toys.model(layers=4, seed=1), toys.model(layers=2, seed=2)
-    models.copy_layers(student, teacher, [2, 4])
-    for layer, number in zip(models.layers_of(student.hf), (2, 4), strict=True):
-        source = models.layers_of(teacher.hf)[number - 1]
+    copy_layers(student.hf, teacher.hf, [2, 4])
+    for layer, number in zip(layers_of(student.hf), (2, 4), strict=True):
+        source = layers_of(teacher.hf)[number - 1]
         for (name, a), b in zip(layer.named_parameters(), source.parameters(), strict=True):
             assert torch.equal(a, b) and a.data_ptr() != b.data_ptr(), name
 
@@ -345,7 +346,7 @@ def test_copied_layers_are_copies(tmp_path: Path) -> None:
 )
 def test_copies_that_do_not_fit_are_refused(layers: list[int], message: str) -> None:
     with pytest.raises(BadInput) as error:
-        models.copy_layers(toys.model(layers=2), toys.model(layers=4), layers)
+        copy_layers(toys.model(layers=2).hf, toys.model(layers=4).hf, layers)
     assert str(error.value) == message
 
 
@@ -356,7 +357,7 @@ def test_copies_from_another_family_or_width_are_refused(tmp_path: Path) -> None
         with pytest.raises(
             BadInput, match=r"student\.teacher_layers=null starts the student by itself"
         ):
-            models.copy_layers(student, teacher, [1, 2])
+            copy_layers(student.hf, teacher.hf, [1, 2])
 
 
 # -------------------------------------------------------------------------------- given checkpoints

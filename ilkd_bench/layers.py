@@ -1,0 +1,84 @@
+"""The transformer layers of a model: kept, or copied from a teacher to a student."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from ilkd_bench.types import BadInput
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def layers_of(hf: PreTrainedModel) -> nn.ModuleList:
+    """Return the transformer layers of a BERT, RoBERTa or DistilBERT."""
+    base: Any = hf.base_model
+    layers = (base.encoder if hasattr(base, "encoder") else base.transformer).layer
+    if not isinstance(layers, nn.ModuleList):
+        raise TypeError(f"{type(hf).__name__} keeps its layers in no list")
+    return layers
+
+
+def keep(hf: PreTrainedModel, numbers: Sequence[int]) -> None:
+    """Drop all layers but these (from 1), which stay in the given order.
+
+    Raises:
+        BadInput: a number is no layer, or stands there twice.
+    """
+    layers = layers_of(hf)
+    _check_numbers(numbers, len(layers))
+    kept = [layers[number - 1] for number in numbers]
+    del layers[:]
+    layers.extend(kept)
+    hf.config.num_hidden_layers = len(kept)
+
+
+def _check_numbers(numbers: Sequence[int], layers: int) -> None:
+    wrong = [n for n in numbers if not 1 <= n <= layers]
+    if wrong or not numbers or len(set(numbers)) != len(numbers):
+        raise BadInput(f"layers {list(numbers)}: allowed are distinct numbers from 1 to {layers}")
+
+
+def check_copy(student: PreTrainedModel, teacher: PreTrainedModel, layers: Sequence[int]) -> None:
+    """Refuse layers that the student cannot take over.
+
+    Raises:
+        BadInput: the two are of another family or size, or the numbers do not fit.
+    """
+    _check_numbers(layers, len(layers_of(teacher)))
+    own = len(layers_of(student))
+    if len(layers) != own:
+        raise BadInput(f"student.teacher_layers={list(layers)}: the student has {own} layers")
+    sizes = [
+        (c.model_type, c.hidden_size, c.num_attention_heads, c.vocab_size)
+        for c in (student.config, teacher.config)
+    ]
+    if sizes[0] != sizes[1]:
+        raise BadInput(
+            "student.teacher_layers copies layers, so family, width, heads and vocabulary must be "
+            f"the teacher's: {sizes[0]} is not {sizes[1]} (student.teacher_layers=null starts the "
+            "student by itself)"
+        )
+
+
+def copy_layers(student: PreTrainedModel, teacher: PreTrainedModel, layers: Sequence[int]) -> None:
+    """Start the student from the teacher's embeddings and the given layers (from 1).
+
+    Raises:
+        BadInput: `check_copy`, or another size differs.
+    """
+    check_copy(student, teacher, layers)
+    source: Any = teacher.base_model
+    target: Any = student.base_model
+    try:
+        target.embeddings.load_state_dict(source.embeddings.state_dict())
+        for layer, number in zip(layers_of(student), layers, strict=True):
+            layer.load_state_dict(layers_of(teacher)[number - 1].state_dict())
+    except (RuntimeError, AttributeError) as error:
+        raise BadInput(
+            "student.teacher_layers copies layers, so the student needs the teacher's family, "
+            f"width and vocabulary (student.teacher_layers=null starts it by itself): {error}"
+        ) from error
