@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.utilities.exceptions import SIGTERMException
+from rich.progress import track
 from torch import Tensor
 
 from ilkd_bench.data import EpochBatches, Split, loader, sorted_batches
@@ -23,6 +24,7 @@ from ilkd_bench.models import Model
 from ilkd_bench.module import DistillModule, Optimisation, Score, Teacher, show
 from ilkd_bench.progress import Bar
 from ilkd_bench.teacher import save_weights
+from ilkd_bench.terminal import console
 from ilkd_bench.types import BadInput, Clock, Outputs, Phase
 
 
@@ -238,7 +240,8 @@ def predict(
     batches = sorted_batches(split.lengths, batch_size)
     logits = []
     with torch.inference_mode():
-        for rows in batches:
+        hidden = not console.is_terminal
+        for rows in track(batches, "scoring", console=console, transient=True, disable=hidden):
             batch = {k: _to(v, device) for k, v in split[rows].items()}
             logits.append(outputs(batch).logits.float().cpu())
     joined = torch.cat(logits)
