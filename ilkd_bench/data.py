@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,12 @@ class Encoded:
     def lengths(self) -> np.ndarray:
         """The number of tokens of each row, [N]."""
         return np.diff(self.offsets)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What identifies all that a model reads: rows, tokenizer and maximal length at once."""
+        arrays = {name: _checksum(getattr(self, name)) for name in ("ids", "types", "offsets")}
+        return digest([arrays, self.pad_id])
 
     def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """Return some rows padded to the longest of them: three tensors [B, T]."""
@@ -205,16 +212,32 @@ def sorted_batches(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
     return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
 
 
-def loader(split: Split, batches: Sampler | Sequence[np.ndarray], *, workers: int) -> DataLoader:
+def loader(
+    split: Split, batches: Sampler | Sequence[np.ndarray], *, workers: int, pin: bool
+) -> DataLoader:
     """Return a loader that yields the given batches.
 
     Workers change nothing but the speed. The generator keeps the loader away from the global
     random state.
+
+    Args:
+        pin: put batches into page-locked memory, from where a GPU copies while it computes.
     """
     return DataLoader(
         split,
         sampler=batches,
         batch_size=None,
         num_workers=workers,
+        pin_memory=pin,
         generator=torch.Generator().manual_seed(0),
     )
+
+
+def to_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Move the tensors of a batch, also those of its models' inputs."""
+    return {
+        name: to_device(value, device)
+        if isinstance(value, dict)
+        else value.to(device, non_blocking=True)
+        for name, value in batch.items()
+    }

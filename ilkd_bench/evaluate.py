@@ -17,10 +17,9 @@ from ilkd_bench.data import Split
 from ilkd_bench.fit import predict
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models import Model
-from ilkd_bench.module import Score
+from ilkd_bench.module import Score, Teacher
 from ilkd_bench.store import write_text
 from ilkd_bench.tasks import Task
-from ilkd_bench.teacher import LiveTeacher
 from ilkd_bench.types import BadInput
 
 
@@ -31,7 +30,7 @@ def scorer(task: Task) -> Score:
 
 
 def measure_teacher(
-    teacher: LiveTeacher,
+    teacher: Teacher,
     task: Task,
     dev: Split,
     *,

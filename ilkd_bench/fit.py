@@ -17,13 +17,13 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from rich.progress import track
 from torch import Tensor
 
-from ilkd_bench.data import EpochBatches, Split, loader, sorted_batches
+from ilkd_bench.checkpoints import save_weights
+from ilkd_bench.data import EpochBatches, Split, loader, sorted_batches, to_device
 from ilkd_bench.environment import device_here, precision_here
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models import Model
 from ilkd_bench.module import DistillModule, Optimisation, Score, Teacher, show
 from ilkd_bench.progress import Bar
-from ilkd_bench.teacher import save_weights
 from ilkd_bench.terminal import console
 from ilkd_bench.types import BadInput, Clock, Outputs, Phase
 
@@ -169,12 +169,13 @@ def _selection(folder: Path, patience: int | None) -> list[pl.Callback]:
 
 def _loaders(splits: dict[str, Split], settings: Settings, first_epoch: int) -> tuple[Any, Any]:
     train, dev = splits["train"], splits["dev"]
+    pin = device_here(settings.accelerator).type == "cuda"
     batches = EpochBatches(
         train.lengths, settings.batch_size, seed=settings.seed, first_epoch=first_epoch
     )
     return (
-        loader(train, batches, workers=settings.workers),
-        loader(dev, sorted_batches(dev.lengths, settings.eval_batch_size), workers=0),
+        loader(train, batches, workers=settings.workers, pin=pin),
+        loader(dev, sorted_batches(dev.lengths, settings.eval_batch_size), workers=0, pin=pin),
     )
 
 
@@ -213,7 +214,7 @@ def check_terms(
         BadInput: a term has no weight, or a weight belongs to no term of any phase.
     """
     rows = sorted_batches(split.lengths, 2)[-1]
-    batch = {k: _to(v, device) for k, v in split[rows].items()}
+    batch = to_device(split[rows], device)
     terms: set[str] = set()
     student.eval().to(device)
     method.to(device)
@@ -242,15 +243,9 @@ def predict(
     with torch.inference_mode():
         hidden = not console.is_terminal
         for rows in track(batches, "scoring", console=console, transient=True, disable=hidden):
-            batch = {k: _to(v, device) for k, v in split[rows].items()}
+            batch = to_device(split[rows], device)
             logits.append(outputs(batch).logits.float().cpu())
     joined = torch.cat(logits)
     ordered = torch.empty_like(joined)
     ordered[torch.as_tensor([int(row) for rows in batches for row in rows])] = joined
     return ordered
-
-
-def _to(value: Any, device: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: tensor.to(device) for name, tensor in value.items()}
-    return value.to(device)

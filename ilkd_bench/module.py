@@ -126,10 +126,10 @@ class DistillModule(pl.LightningModule):
             {"params": [p for _, p in named if p.ndim <= 1], "weight_decay": 0.0},
         ]
         lr = o.lr if self.phase.lr is None else self.phase.lr
-        mixed = str(self.trainer.precision).endswith(
-            "mixed"
-        )  # Lightning cannot clip there if fused
-        optimizer = torch.optim.AdamW(groups, lr=lr, fused=not mixed)
+        optimizer = torch.optim.AdamW(groups, lr=lr, fused=True)
+        # Fused AdamW could undo the loss scale of 16-bit training itself, after the clipping;
+        # Lightning then refuses to clip. Without this mark the scale is undone before.
+        optimizer._step_supports_amp_scaling = False
         steps = self._steps = int(self.trainer.estimated_stepping_batches)
         warmup = math.ceil(o.warmup_ratio * steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(

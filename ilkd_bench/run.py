@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-from filelock import FileLock, Timeout
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
@@ -40,8 +39,7 @@ def execute(job: launch.Job) -> dict[str, Any]:
     """
     with terminal_lines():
         try:
-            job.folder.parent.mkdir(parents=True, exist_ok=True)
-            with claimed(job.folder):
+            with store.locked(job.folder, f"another process is at {job.folder}"):
                 return _execute(job)
         except OSError as error:  # nothing can be written where the record belongs
             log.error("%s: %s", job.folder, error)
@@ -69,21 +67,6 @@ def _execute(job: launch.Job) -> dict[str, Any]:
         _write(store.write_record, job.folder, record)
         log.info(summary(record, job.folder))
     return record
-
-
-@contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Hold a run; the lock dies with its process."""
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        log.info("waiting: another process is at %s", folder)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _attempt(job: launch.Job) -> dict[str, Any]:

@@ -25,8 +25,10 @@ SCIENCE = frozenset(
 )
 """Top-level keys that change what a run measures: they make its identity."""
 
-PLUMBING = frozenset("data_dir cache_dir results_dir trainer logger".split())
-"""Top-level keys that do not."""
+PLUMBING = frozenset(
+    "data_dir cache_dir results_dir bank bank_dtype compile trainer logger".split()
+)
+"""Top-level keys that do not, but for the last digits of a float."""
 
 
 def _number(value: Any, *, whole: bool = False) -> bool:
@@ -50,6 +52,8 @@ NAME: tuple[Callable[[Any], bool], str] = (
     "a word of letters, digits and . _ + -",
 )
 PRECISIONS = ("auto", "32-true", "16-mixed", "bf16-mixed")
+BANK = ("auto", "on", "off")
+BANK_DTYPES = ("float16", "float32")
 ACCELERATORS = ("auto", "cpu", "gpu")
 CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "seed": _whole(0),
@@ -67,6 +71,9 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "precision": (lambda v: v in PRECISIONS, "one of " + ", ".join(PRECISIONS)),
     "limit_train": _whole(1, none=True),
     "limit_eval": _whole(1, none=True),
+    "bank": (lambda v: v in BANK, "one of " + ", ".join(BANK)),
+    "bank_dtype": (lambda v: v in BANK_DTYPES, "one of " + ", ".join(BANK_DTYPES)),
+    "compile": (lambda v: isinstance(v, bool), "true or false"),
     "results_dir": (lambda v: isinstance(v, str) and v != "", "a folder"),
     "cache_dir": (lambda v: isinstance(v, str) and v != "", "a folder"),
     "trainer.accelerator": (lambda v: v in ACCELERATORS, "one of " + ", ".join(ACCELERATORS)),

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
+
+log = logging.getLogger(__name__)
 
 SCHEMA = 1
 """Version of the record's layout; part of every run's identity."""
@@ -61,6 +67,26 @@ def file_hash(path: Path, cache_dir: Path) -> str:
         value = hashlib.file_digest(file, "sha256").hexdigest()
     write_text(remembered, value)
     return value
+
+
+@contextmanager
+def locked(folder: Path, waiting: str) -> Iterator[None]:
+    """Hold the lock of a folder, which need not exist; the lock dies with its process.
+
+    Args:
+        waiting: what to say while another process holds it.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        log.info("waiting: %s", waiting)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def run_folder(results_dir: Path, config: dict[str, Any], run_id: str) -> Path:

@@ -1,27 +1,45 @@
-"""Teachers: fine-tuned once, stored, shared, and asked for their outputs."""
+"""Teachers that answer for a batch: by running the model, or from what it showed before."""
 
 from __future__ import annotations
 
-import json
+import hashlib
 import logging
 import math
-import os
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from filelock import FileLock, Timeout
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from rich.progress import track
+from safetensors.torch import load_file
+from torch import Tensor
 
+from ilkd_bench import banks
+from ilkd_bench.data import Split, sorted_batches, to_device
 from ilkd_bench.models import Model
-from ilkd_bench.store import file_hash, write_json
-from ilkd_bench.types import BadInput, Incompatible, Outputs, Spec
+from ilkd_bench.store import digest, file_hash
+from ilkd_bench.terminal import console
+from ilkd_bench.types import Outputs, Phase, Spec
 
 log = logging.getLogger(__name__)
+
+LOGITS = frozenset({"logits"})
+BANKED = frozenset({"logits", "cls", "mean"})
+"""What banks keep: few numbers per row. Of snapshots they keep the logits only."""
+
+IRRELEVANT = frozenset(
+    "_name_or_path architectures dtype id2label label2id problem_type transformers_version".split()
+)
+"""Settings of a model that change nothing of what it computes."""
+
+RESIDENT = 0.1
+"""The share of a GPU's free memory up to which a bank is kept there."""
+
+FLUSH = 32
+"""Batches between two flushes of a bank that is being built."""
 
 
 class LiveTeacher:
@@ -45,7 +63,7 @@ class LiveTeacher:
     ) -> None:
         self._model = model.eval().requires_grad_(False)
         self._order = label_order
-        self._snapshots = list(snapshots)
+        self.snapshots = list(snapshots)
         best = model.hf.state_dict()
         self._best = {k: v.clone() for k, v in best.items()} if snapshots else best
         self._at: float | None = None
@@ -83,115 +101,194 @@ class LiveTeacher:
     def _go_to(self, at: float | None) -> None:
         if at == self._at:
             return
-        weights = self._best if at is None else load_file(self._snapshots[self._snapshot(at)])
+        weights = self._best if at is None else load_file(self._snapshot(at))
         self._model.hf.load_state_dict(weights)
         self._at = at
 
-    def _snapshot(self, at: float) -> int:
-        """Return the first snapshot taken at or after this fraction of the training."""
-        return max(0, math.ceil(at * len(self._snapshots) - 1e-9) - 1)
+    def _snapshot(self, at: float) -> Path:
+        return self.snapshots[snapshot_at(at, len(self.snapshots))]
+
+    def fingerprint(self, at: float | None, cache_dir: Path) -> str:
+        """Return what identifies all that the teacher shows: architecture, weights, label order."""
+        config = self._model.hf.config.to_dict()
+        about = {k: v for k, v in sorted(config.items()) if k not in IRRELEVANT}
+        weights = self._weights if at is None else file_hash(self._snapshot(at), cache_dir)
+        return digest([type(self._model.hf).__name__, repr(about), self._order, weights])
+
+    @cached_property
+    def _weights(self) -> str:
+        content = hashlib.sha256()
+        for name, value in self.model.hf.state_dict().items():
+            content.update(name.encode())
+            content.update(value.cpu().contiguous().numpy().data)
+        return content.hexdigest()
 
 
-def obtain(
-    folder: Path, make: Callable[[Path, bool], dict[str, Any]], *, snapshots: bool, cache_dir: Path
-) -> dict[str, Any]:
-    """Return the facts of a stored teacher, fine-tuning it first where it is missing or damaged.
+def snapshot_at(at: float, count: int) -> int:
+    """Return the number of the first of `count` snapshots at or after a fraction of a training."""
+    return max(0, math.ceil(at * count - 1e-9) - 1)
 
-    Whoever comes second waits for the first; the lock dies with the process that holds it.
+
+class BankTeacher:
+    """A frozen teacher that shows what it showed before, row by row.
 
     Args:
-        folder: where the teacher is, or will be.
-        make: fine-tunes the teacher into a folder (with a snapshot per epoch, if asked) and
-            returns its facts.
+        arrays: of its best epoch, `logits` [N, C] and maybe `cls` and `mean` [N, L+1, H].
+        index: the row number within the split of each of the N rows.
+        snapshots: logits [N, C] after an epoch of its training, by number of the snapshot.
+        count: of all snapshots of its training.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        log.info("waiting: another run is fine-tuning the teacher %s", folder.name)
-        lock.acquire()
-    try:
-        facts = _facts(folder, snapshots, cache_dir)
-        if facts is None:
-            facts = _make(folder, make, snapshots, cache_dir)
-        return facts
-    finally:
-        lock.release()
+
+    def __init__(
+        self,
+        arrays: dict[str, np.ndarray],
+        index: Tensor,
+        *,
+        snapshots: dict[int, np.ndarray] | None = None,
+        count: int = 0,
+    ) -> None:
+        self._arrays: dict[Any, Any] = {**arrays, **(snapshots or {})}  # by field, or by snapshot
+        self._count = count
+        self._place = torch.full((int(index.max()) + 1,), -1)  # row number -> place in the bank
+        self._place[index] = torch.arange(len(index))
+
+    def to(self, device: torch.device) -> None:
+        """Keep the bank on a device if it is small against the memory that is free there."""
+        if device.type != "cuda":
+            return
+        size = sum(array.nbytes for array in self._arrays.values())
+        if self._place.device != device and fits(size, torch.cuda.mem_get_info(device)[0]):
+            self.keep_on(device)
+
+    def keep_on(self, device: torch.device) -> None:
+        """Copy the whole bank to a device, from where rows are then taken."""
+        self._place = self._place.to(device)
+        for name, array in self._arrays.items():
+            self._arrays[name] = torch.from_numpy(np.array(array)).to(device)
+
+    def outputs(
+        self, batch: dict[str, Any], needs: frozenset[str], at: float | None = None
+    ) -> Outputs:
+        """Return what the teacher showed for these rows; see `LiveTeacher.outputs`.
+
+        Raises:
+            LookupError: a row is not in the bank.
+        """
+        mask = batch["teacher"]["attention_mask"]
+        index = batch["index"].to(self._place.device, non_blocking=True)
+        place = self._place[index]
+        if place.device.type == "cpu" and (place < 0).any():  # elsewhere the test would wait
+            raise LookupError(f"rows {index[place < 0].tolist()} are not in the teacher's bank")
+        if at is not None:
+            logits = self._arrays[snapshot_at(at, self._count)]
+            return Outputs(_rows(logits, place, mask.device), mask)
+        shown: dict[str, Any] = {
+            name: _rows(self._arrays[name], place, mask.device) for name in needs | LOGITS
+        }
+        return Outputs(mask=mask, **shown)
 
 
-def _make(
-    folder: Path, make: Callable[[Path, bool], dict[str, Any]], snapshots: bool, cache_dir: Path
-) -> dict[str, Any]:
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
-    try:
-        facts = make(aside, snapshots)
-        stored = _facts(folder, False, cache_dir)
-        if stored is not None:  # the teacher of earlier runs stays; only its snapshots are added
-            shutil.rmtree(folder / "snapshots", ignore_errors=True)
-            os.replace(aside / "snapshots", folder / "snapshots")
-            facts = stored | {"snapshots": facts["snapshots"]}
-            write_json(folder / "teacher.json", facts | {"files": _hashes(folder, cache_dir)})
-        else:
-            write_json(aside / "teacher.json", facts | {"files": _hashes(aside, cache_dir)})
-            shutil.rmtree(folder, ignore_errors=True)
-            os.replace(aside, folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return facts
+def fits(size: int, free: int) -> bool:
+    """Tell whether a bank of `size` bytes should take up room on a device."""
+    return size <= RESIDENT * free
 
 
-def _hashes(folder: Path, cache_dir: Path) -> dict[str, str]:
-    weights = sorted(folder.rglob("*.safetensors"))
-    return {str(file.relative_to(folder)): file_hash(file, cache_dir) for file in weights}
+def _rows(array: np.ndarray | Tensor, place: Tensor, device: torch.device) -> Tensor:
+    """Return some rows in float32 on a device."""
+    if isinstance(array, Tensor):
+        return array[place].float()
+    rows = torch.from_numpy(array[place.numpy()])
+    if device.type == "cuda":
+        rows = rows.pin_memory()
+    return rows.to(device, non_blocking=True).float()
 
 
-def _facts(folder: Path, snapshots: bool, cache_dir: Path) -> dict[str, Any] | None:
-    """Return what `teacher.json` says; None where it is absent, damaged or lacks snapshots."""
-    try:
-        facts = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError:  # no JSON, or no text
-        facts = {}
-    if not facts or facts.get("files") != _hashes(folder, cache_dir):
-        log.warning("the stored teacher %s is damaged and is made again", folder.name)
-        return None
-    return facts if facts["snapshots"] or not snapshots else None
+def can_bank(phases: Iterable[Phase]) -> bool:
+    """Tell whether banks hold all that the phases need of the teacher."""
+    return all(p.needs <= (BANKED if p.teacher_at is None else LOGITS) for p in phases)
 
 
-def save_weights(model: Model, path: Path) -> None:
-    """Write a snapshot, with the names of transformers."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({k: v.contiguous() for k, v in model.hf.state_dict().items()}, path)
+def banked(
+    live: LiveTeacher,
+    split: Split,
+    phases: Sequence[Phase],
+    *,
+    about: Mapping[str, Any],
+    dtype: str,
+    batch_size: int,
+    device: torch.device,
+    cache_dir: Path,
+) -> BankTeacher:
+    """Return a teacher that answers from banks, which are built where they are missing.
 
-
-def load_weights(model: Model, path: Path) -> None:
-    """Read a snapshot, or what `save_pretrained` wrote.
+    Args:
+        phases: what will be asked of it.
+        about: what the listing of banks says of them: teacher, task, split.
+        dtype: of the features; logits are float32.
+        batch_size: of the rows that are computed together.
 
     Raises:
-        BadInput: the file is damaged or belongs to another architecture.
+        BadInput: too little space, or features beyond the range of `dtype`.
     """
-    try:
-        model.hf.load_state_dict(load_file(path))
-    except (SafetensorError, RuntimeError, OSError) as error:
-        raise BadInput(f"{path} does not hold this model's weights: {error}") from error
+
+    def bank(fields: frozenset[str], at: float | None = None) -> dict[str, np.ndarray]:
+        def fill(draft: banks.Draft) -> None:
+            live.to(device)
+            _fill(draft, live, split, fields, at, batch_size, device)
+            live.to(torch.device("cpu"))
+
+        folder = where(fields, at)
+        if at is None and where(BANKED, at).is_dir():  # it has the logits too
+            fields, folder = BANKED, where(BANKED, at)
+        shapes = _shapes(live.spec, len(split), fields, dtype)
+        epoch = None if at is None else snapshot_at(at, len(live.snapshots)) + 1
+        known = dict(about) | {"epoch": epoch}
+        return banks.obtain(folder, shapes, known, fill, cache_dir=cache_dir)
+
+    def where(fields: frozenset[str], at: float | None) -> Path:
+        teacher, rows = live.fingerprint(at, cache_dir), split.teacher.fingerprint
+        kind = [*sorted(fields), dtype if fields - LOGITS else "float32"]
+        key = digest([banks.FORMAT, teacher, rows, kind])[:16]
+        return cache_dir / "banks" / key
+
+    plain = [phase.needs for phase in phases if phase.teacher_at is None]
+    features = any(needs - LOGITS for needs in plain)
+    moments = {
+        snapshot_at(phase.teacher_at(epoch), len(live.snapshots)): phase.teacher_at(epoch)
+        for phase in phases
+        if phase.teacher_at is not None
+        for epoch in range(phase.epochs)
+    }
+    return BankTeacher(
+        bank(BANKED if features else LOGITS) if any(plain) else {},
+        split.index,
+        snapshots={n: bank(LOGITS, at)["logits"] for n, at in sorted(moments.items())},
+        count=len(live.snapshots),
+    )
 
 
-def snapshot_paths(folder: Path) -> list[Path]:
-    """Return the snapshots of a stored teacher, oldest first."""
-    return sorted((folder / "snapshots").glob("*.safetensors"))
+def _shapes(spec: Spec, rows: int, fields: frozenset[str], dtype: str) -> banks.Shapes:
+    features = (rows, spec.layers + 1, spec.width)
+    return {"logits": ((rows, spec.classes), "float32")} | {
+        name: (features, dtype) for name in sorted(fields - LOGITS)
+    }
 
 
-def require_snapshots(checkpoint: str | None, wanted: bool) -> None:
-    """Refuse a method that follows the teacher's training where only its result was given.
-
-    Raises:
-        Incompatible: the teacher is a given checkpoint.
-    """
-    if wanted and checkpoint is not None:
-        raise Incompatible(
-            "the method follows the teacher's training, and teacher.checkpoint has no snapshots"
-        )
+def _fill(
+    draft: banks.Draft,
+    live: LiveTeacher,
+    split: Split,
+    fields: frozenset[str],
+    at: float | None,
+    batch_size: int,
+    device: torch.device,
+) -> None:
+    """Run the teacher once over all rows that the draft does not have yet, in 32 bit."""
+    batches = sorted_batches(split.teacher.lengths, batch_size)
+    left, hidden = range(draft.done, len(batches)), not console.is_terminal
+    for number in track(left, "the bank", console=console, transient=True, disable=hidden):
+        rows = batches[number]
+        outputs = live.outputs(to_device(split[rows], device), fields, at)
+        draft.write(rows, {name: getattr(outputs, name).cpu().numpy() for name in fields})
+        if (number + 1) % FLUSH == 0:
+            draft.flush(number + 1)

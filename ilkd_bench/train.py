@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 
 from ilkd_bench import settings, tasks
+from ilkd_bench.checkpoints import load_weights, obtain, require_snapshots, snapshot_paths
 from ilkd_bench.data import Split, encode, tokenizer_fingerprint
 from ilkd_bench.environment import device_here, environment, precision_here
 from ilkd_bench.evaluate import evaluate, measure_teacher, save_student, scorer
@@ -20,16 +21,10 @@ from ilkd_bench.layers import check_copy, copy_layers
 from ilkd_bench.methods.base import Method
 from ilkd_bench.methods.finetune import Finetune
 from ilkd_bench.models import Model, checkpoint, seeded
-from ilkd_bench.module import Optimisation
+from ilkd_bench.module import Optimisation, Teacher
 from ilkd_bench.store import write_text
 from ilkd_bench.tasks import Task
-from ilkd_bench.teacher import (
-    LiveTeacher,
-    load_weights,
-    obtain,
-    require_snapshots,
-    snapshot_paths,
-)
+from ilkd_bench.teacher import BANKED, LOGITS, BankTeacher, LiveTeacher, banked, can_bank
 from ilkd_bench.tracking import tracker
 from ilkd_bench.types import BadInput, Phase
 
@@ -67,18 +62,22 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
     if config["student"]["teacher_layers"] is not None:
         check_copy(student.hf, teacher_model.hf, config["student"]["teacher_layers"])
     splits = read_splits(config, task, student, teacher_model)
-    teacher, facts = _ready_teacher(config, science, task, teacher_model, order, phases, splits)
+    live, facts = _ready_teacher(config, science, task, teacher_model, order, phases, splits)
     if config["student"]["teacher_layers"] is not None:
-        copy_layers(student.hf, teacher.model.hf, config["student"]["teacher_layers"])
+        copy_layers(student.hf, live.model.hf, config["student"]["teacher_layers"])
     where: dict[str, Any] = {
         "device": device_here(config["trainer"]["accelerator"]),
         "batch_size": config["trainer"]["eval_batch_size"],
     }
+    measured = _answering(config, live, splits, "dev", [Phase("measure", 1, LOGITS)], **where)
     teacher_dev = measure_teacher(
-        teacher, task, splits["dev"], allow_weak=config["teacher"]["allow_weak"], **where
+        measured, task, splits["dev"], allow_weak=config["teacher"]["allow_weak"], **where
     )
+    teacher = _answering(config, live, splits, "train", phases, **where)
     weights = config["method"]["weights"]
-    check_terms(student, method, weights, teacher, splits["dev"], phases, where["device"])
+    check_terms(student, method, weights, teacher, splits["train"], phases, where["device"])
+    if config["compile"]:
+        student.hf.compile(dynamic=True)  # lengths differ from batch to batch
     teacher_seconds = time.perf_counter() - started
 
     with tracker(config, folder) as logger:
@@ -110,7 +109,13 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         "scores": scores,
         "monitor": f"dev/{task.metric}",
         "best_epoch": fitted.best_epoch,
-        "teacher": facts | {"dev": teacher_dev},
+        "teacher": facts
+        | {
+            "dev": teacher_dev,
+            "outputs": f"bank, {config['bank_dtype']}"
+            if isinstance(teacher, BankTeacher)
+            else "live",
+        },
         "data": {"fingerprint": science["data"]} | {k: len(v) for k, v in splits.items()},
         "parameters": {"teacher": _parameters(teacher_model), "student": _parameters(student)},
         "seconds": {
@@ -237,6 +242,43 @@ def _ready_teacher(
     return LiveTeacher(model, snapshots=paths), {"key": folder.name} | {
         name: facts[name] for name in ("best_epoch", "seconds")
     }
+
+
+def _answering(
+    config: dict[str, Any],
+    live: LiveTeacher,
+    splits: dict[str, Split],
+    name: str,
+    phases: Sequence[Phase],
+    *,
+    device: torch.device,
+    batch_size: int,
+) -> Teacher:
+    """Return who answers for the teacher on a split: its bank where that holds what is needed.
+
+    Raises:
+        BadInput: `bank=on`, and the method needs what no bank holds.
+    """
+    possible = can_bank(phases)
+    if config["bank"] == "on" and not possible:
+        needs = frozenset().union(*(phase.needs for phase in phases))
+        raise BadInput(
+            f"bank=on: method={config['method']['name']} needs {', '.join(sorted(needs))} of the "
+            f"teacher; banks hold {', '.join(sorted(BANKED))}, of its snapshots only logits. "
+            "Type bank=auto"
+        )
+    if config["bank"] == "off" or not possible:
+        return live
+    return banked(
+        live,
+        splits[name],
+        phases,
+        about={"teacher": config["teacher"]["name"], "task": config["task"]["name"], "split": name},
+        dtype=config["bank_dtype"],
+        batch_size=batch_size,
+        device=device,
+        cache_dir=Path(config["cache_dir"]),
+    )
 
 
 def _teacher_facts(fitted: Fitted, snapshots: bool) -> dict[str, Any]:

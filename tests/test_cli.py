@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 METHODS, SEEDS = ("rail_l", "pkd"), (0, 1)
 SWEEP = ("-m", *toys.SMALL, "method=rail_l,pkd", "seed=0,1")
 OURS = re.compile(
-    r"fine-tuning the teacher |waiting: |done before: |demo_sentiment, tiny12 -> tiny6, "
-    r"|\d+ runs: |records: |  (failed|skipped): "
+    r"fine-tuning the teacher |building the bank |waiting: |done before: |\d+ runs: |records: "
+    r"|demo_sentiment, tiny12 -> tiny6, |  (failed|skipped): "
 )
 
 

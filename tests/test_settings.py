@@ -100,7 +100,8 @@ def test_every_science_value_that_is_no_group_is_checked(config: dict[str, Any])
     groups = {key for key in settings.SCIENCE if isinstance(config[key], dict)}
     assert groups == {"teacher", "student", "method", "task"}
     plain = {key for key in settings.CHECKS if "." not in key}
-    assert plain == (settings.SCIENCE - groups) | {"results_dir", "cache_dir"}
+    free = {"trainer", "logger", "data_dir"}
+    assert plain == (settings.SCIENCE - groups) | (settings.PLUMBING - free)
     for key in sorted(settings.CHECKS):
         with pytest.raises(BadInput, match=f"{key}="):
             settings.check(changed(config, key, ["no", "such"]))

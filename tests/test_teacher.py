@@ -18,10 +18,11 @@ import torch
 import toys
 from safetensors.torch import load_file
 
-from ilkd_bench import evaluate, teacher
+from ilkd_bench import checkpoints, evaluate, store
+from ilkd_bench.checkpoints import obtain
 from ilkd_bench.data import Split
 from ilkd_bench.tasks import Task
-from ilkd_bench.teacher import LiveTeacher, obtain
+from ilkd_bench.teacher import LiveTeacher, snapshot_at
 from ilkd_bench.types import BadInput, Incompatible
 
 LOGITS = frozenset({"logits"})
@@ -36,10 +37,10 @@ class Maker:
 
     def __call__(self, aside: Path, snapshots: bool) -> dict[str, Any]:
         self.made += 1
-        teacher.save_weights(toys.model(seed=self.made), aside / "model.safetensors")
+        checkpoints.save_weights(toys.model(seed=self.made), aside / "model.safetensors")
         for epoch in range(self.epochs if snapshots else 0):
             path = aside / "snapshots" / f"epoch-{epoch + 1:03d}.safetensors"
-            teacher.save_weights(toys.model(seed=100 * self.made + epoch), path)
+            checkpoints.save_weights(toys.model(seed=100 * self.made + epoch), path)
         return {"best_epoch": 2, "seconds": 1.5, "snapshots": snapshots}
 
 
@@ -108,7 +109,7 @@ def test_snapshots_are_added_and_the_stored_teacher_stays_as_it_is(tmp_path: Pat
     facts = get(tmp_path, make, snapshots=True)
     assert make.made == 2 and facts["snapshots"]
     assert (folder / "model.safetensors").read_bytes() == weights
-    assert [p.name for p in teacher.snapshot_paths(folder)] == [
+    assert [p.name for p in checkpoints.snapshot_paths(folder)] == [
         f"epoch-00{i}.safetensors" for i in (1, 2, 3)
     ]
     before = contents(folder)
@@ -120,9 +121,9 @@ def test_snapshots_are_added_and_the_stored_teacher_stays_as_it_is(tmp_path: Pat
 def test_damaged_snapshots_are_noticed(tmp_path: Path) -> None:
     make, folder = Maker(), tmp_path / "teachers/t"
     get(tmp_path, make, snapshots=True)
-    teacher.snapshot_paths(folder)[1].unlink()
+    checkpoints.snapshot_paths(folder)[1].unlink()
     get(tmp_path, make, snapshots=True)
-    assert make.made == 2 and len(teacher.snapshot_paths(folder)) == 3
+    assert make.made == 2 and len(checkpoints.snapshot_paths(folder)) == 3
 
 
 def test_a_teacher_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -163,15 +164,15 @@ def test_two_processes_make_a_teacher_once(tmp_path: Path) -> None:
                     waiting.set()
 
         handler = Waits()
-        teacher.log.addHandler(handler)
-        level = teacher.log.level
-        teacher.log.setLevel(logging.INFO)
+        store.log.addHandler(handler)
+        level = store.log.level
+        store.log.setLevel(logging.INFO)
         make = Maker()
         try:
             facts = get(tmp_path, make)
         finally:
-            teacher.log.removeHandler(handler)
-            teacher.log.setLevel(level)
+            store.log.removeHandler(handler)
+            store.log.setLevel(level)
         process.join(120)
         assert process.exitcode == 0
         assert waiting.is_set() and make.made == 0 and facts["best_epoch"] == 2
@@ -183,12 +184,12 @@ def test_two_processes_make_a_teacher_once(tmp_path: Path) -> None:
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
-    teacher.save_weights(toys.model(layers=3), path)
+    checkpoints.save_weights(toys.model(layers=3), path)
     with pytest.raises(BadInput, match="does not hold this model's weights"):
-        teacher.load_weights(toys.model(layers=2), path)
+        checkpoints.load_weights(toys.model(layers=2), path)
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(BadInput, match=str(path)):
-        teacher.load_weights(toys.model(layers=3), path)
+        checkpoints.load_weights(toys.model(layers=3), path)
 
 
 # ---------------------------------------------------------------------------------------- answering
@@ -224,7 +225,7 @@ def test_a_moment_of_training_is_the_first_snapshot_at_or_after_it(
     for number in range(4):
         kept = toys.model(seed=10 + number)
         paths.append(tmp_path / f"epoch-{number + 1:03d}.safetensors")
-        teacher.save_weights(kept, paths[-1])
+        checkpoints.save_weights(kept, paths[-1])
         expected[number] = kept.outputs(batch()["teacher"], LOGITS).logits
     model = toys.model(seed=1)
     expected["best"] = model.outputs(batch()["teacher"], LOGITS).logits
@@ -233,19 +234,18 @@ def test_a_moment_of_training_is_the_first_snapshot_at_or_after_it(
     assert torch.equal(live.outputs(batch(), LOGITS).logits, expected["best"]), "and back"
 
 
-def test_rounding_never_skips_a_snapshot(tmp_path: Path) -> None:
+def test_rounding_never_skips_a_snapshot() -> None:
     """A fraction of two whole numbers is not exact in binary; the rule holds for the exact one."""
     for count in range(1, 13):
-        live = LiveTeacher(toys.model(), snapshots=[tmp_path / f"{i}" for i in range(count)])
         for epochs in range(1, 41):
-            found = [live._snapshot((epoch + 1) / epochs) for epoch in range(epochs)]
+            found = [snapshot_at((epoch + 1) / epochs, count) for epoch in range(epochs)]
             exact = [math.ceil(Fraction(epoch + 1, epochs) * count) - 1 for epoch in range(epochs)]
             assert found == exact
 
 
 def test_layers_are_copied_from_the_best_epoch(tmp_path: Path) -> None:
     path = tmp_path / "epoch-001.safetensors"
-    teacher.save_weights(toys.model(seed=9), path)
+    checkpoints.save_weights(toys.model(seed=9), path)
     live = LiveTeacher(toys.model(seed=1), snapshots=[path])
     live.outputs(batch(), LOGITS, 1.0)
     expected = toys.model(seed=1).hf.classifier.weight
@@ -253,10 +253,10 @@ def test_layers_are_copied_from_the_best_epoch(tmp_path: Path) -> None:
 
 
 def test_following_a_training_needs_snapshots() -> None:
-    teacher.require_snapshots(None, True)
-    teacher.require_snapshots("folder", False)
+    checkpoints.require_snapshots(None, True)
+    checkpoints.require_snapshots("folder", False)
     with pytest.raises(Incompatible, match=r"teacher\.checkpoint has no snapshots"):
-        teacher.require_snapshots("folder", True)
+        checkpoints.require_snapshots("folder", True)
 
 
 # ---------------------------------------------------------------------------------------- measuring
