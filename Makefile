@@ -4,7 +4,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint tables clean
+.PHONY: help setup demo test lint tables bench clean
+
+DATA ?= $(or $(ILKD_BENCH_DATA),$(wildcard ../shared/data))
+PEERS := .venv-peers
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
@@ -36,5 +39,13 @@ lint: $(INSTALLED)  ## format check, lint, types
 tables: $(INSTALLED)  ## tables from the records in results/
 	$(BIN)/python -m ilkd_bench.tables
 
+$(PEERS)/.installed: benchmarks/peers.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
+	touch $@
+
+bench: $(INSTALLED) $(PEERS)/.installed  ## speed beside the peers, about 45 minutes; DATA=DIR has mrpc/ and sst2/
+	$(BIN)/python -m benchmarks $(if $(DATA),--data-dir $(DATA)) $(BENCH)
+
 clean:  ## remove what is made: environment, caches, results
-	rm -rf $(VENV) .cache results/runs results/tables results/sweeps
+	rm -rf $(VENV) $(PEERS) .cache results/runs results/tables results/sweeps

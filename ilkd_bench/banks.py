@@ -357,5 +357,10 @@ def _amount(text: str) -> float:
     return value
 
 
+def cli() -> None:
+    """Entry point of the installed command."""
+    sys.exit(main(sys.argv[1:]))
+
+
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

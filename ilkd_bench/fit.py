@@ -113,8 +113,8 @@ def fit(
                 callbacks += _selection(scratch, settings.patience)
             module.train()  # a loaded model is in eval mode, and Lightning leaves it there
             with _interruptible():
-                _trainer(settings, phase, callbacks, logger, folder).fit(
-                    module, *_loaders(splits, settings, first_epoch)
+                trainer(settings, phase, callbacks, logger, folder).fit(
+                    module, *loaders(splits, settings, first_epoch)
                 )
             history += module.history
             first_epoch += phase.epochs
@@ -167,7 +167,8 @@ def _selection(folder: Path, patience: int | None) -> list[pl.Callback]:
     return [best, EarlyStopping("monitor", mode="max", patience=patience)]
 
 
-def _loaders(splits: dict[str, Split], settings: Settings, first_epoch: int) -> tuple[Any, Any]:
+def loaders(splits: dict[str, Split], settings: Settings, first_epoch: int) -> tuple[Any, Any]:
+    """Return the batches of a phase that starts at `first_epoch`, and those of dev."""
     train, dev = splits["train"], splits["dev"]
     pin = device_here(settings.accelerator).type == "cuda"
     batches = EpochBatches(
@@ -179,9 +180,10 @@ def _loaders(splits: dict[str, Split], settings: Settings, first_epoch: int) -> 
     )
 
 
-def _trainer(
+def trainer(
     settings: Settings, phase: Phase, callbacks: list[pl.Callback], logger: Any, folder: Path
 ) -> pl.Trainer:
+    """Return Lightning's loop for a phase."""
     return pl.Trainer(
         max_epochs=phase.epochs,
         accelerator=device_here(settings.accelerator).type,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Callable
+from functools import cache
 
 VERSION = 1
 TASKS = ("demo_sentiment", "demo_paraphrase", "demo_nli", "demo_similarity")
@@ -219,6 +220,11 @@ def rows(task: str, split: str) -> list[dict]:
     """
     if split == "few":
         return rows(task, "train")[:FEW]
+    return [dict(row) for row in _drawn(task, split)]
+
+
+@cache
+def _drawn(task: str, split: str) -> list[dict]:
     draw, kinds, columns = _TASKS[task]
     name = f"{VERSION}/{task}/{split}"
     rng, noise = random.Random(name), random.Random(f"{name}/noise")

