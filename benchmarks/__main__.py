@@ -33,7 +33,7 @@ def parts(
     times = 2 if quick else 5
 
     def beside_peers() -> list[dict[str, Any]]:
-        rows = 64 if quick else 192
+        rows = 64 if quick else 480
         jobs = {task: peers.prepare(folder / task, data_dir, task, rows, 0) for task in TASKS}
         return peers.measure(jobs, peers.CONTENDERS, times)
 

@@ -47,8 +47,6 @@ def _ours(name: str, teacher_outputs: str, order: str, padding: str) -> Contende
 CONTENDERS = [
     Contender("textbrewer", PEERS, SCRIPTS / "with_textbrewer.py"),
     Contender("torchdistill", PEERS, SCRIPTS / "with_torchdistill.py"),
-    Contender("plain_max", Path(sys.executable), SCRIPTS / "plain.py", {"padding": "max"}),
-    Contender("plain_dynamic", Path(sys.executable), SCRIPTS / "plain.py", {"padding": "dynamic"}),
     _ours("ours_live_padded", "live", "random", "max"),
     _ours("ours_live_random", "live", "random", "dynamic"),
     _ours("ours_live", "live", "length", "dynamic"),

@@ -57,14 +57,15 @@ class Draft:
         self._files: dict[str, int] = {}
         self._places: dict[str, tuple[int, int]] = {}  # where the data starts, bytes of a row
         self.done = self._progress()
-        """Batches that were written and flushed."""
+        """Rows that were written and flushed, in the order of whoever fills the draft."""
         for name, (shape, dtype) in shapes.items():
             path = folder / f"{name}.npy"
             array = open_memmap(path, "r+" if self.done else "w+", dtype, shape)
             self._places[name] = (array.offset, array.nbytes // shape[0])
             del array
             self._files[name] = os.open(path, os.O_RDWR)
-            os.posix_fallocate(self._files[name], 0, path.stat().st_size)
+            if hasattr(os, "posix_fallocate"):  # not on macOS
+                os.posix_fallocate(self._files[name], 0, path.stat().st_size)
 
     def _progress(self) -> int:
         try:
@@ -91,15 +92,14 @@ class Draft:
             with np.errstate(over="ignore"):
                 converted = np.ascontiguousarray(values[name]).astype(dtype)
             if not np.isfinite(converted).all():
-                raise BadInput(
-                    f"the teacher's {name} is not finite in {dtype}: give bank_dtype=float32, "
-                    "or bank=off to see what the loss says"
-                )
+                shutil.rmtree(self._folder)
+                wider = "" if dtype == "float32" else "bank_dtype=float32 or "
+                raise BadInput(f"the teacher's {name} is not finite in {dtype}: {wider}bank=off")
             for row, value in zip(rows.tolist(), converted, strict=True):
                 os.pwrite(file, value.data, start + row * width)
 
     def flush(self, done: int) -> None:
-        """Note that `done` batches are safe on the disk."""
+        """Note that `done` rows are safe on the disk."""
         for file in self._files.values():
             os.fsync(file)
         sizes = {name: os.fstat(file).st_size for name, file in self._files.items()}
@@ -133,7 +133,7 @@ def obtain(
 
     Args:
         about: what a person wants to know of it: teacher, epoch (None: the best), task, split.
-        fill: writes all rows, from batch `draft.done` on.
+        fill: writes all rows, less the first `draft.done` of its order.
 
     Raises:
         BadInput: there is too little space on the disk.
@@ -194,13 +194,14 @@ def _build(
     draft = Draft(aside, shapes)
     try:
         if draft.done:
-            log.info("going on from batch %d of %s", draft.done, what)
+            log.info("going on with %s: %d rows are there", what, draft.done)
         fill(draft)
     finally:
         draft.close()
     (aside / "progress.json").unlink(missing_ok=True)
     meta = {"format": FORMAT, "rows": rows, "files": _files(aside, shapes, cache_dir)}
     write_json(aside / "meta.json", dict(about) | meta)
+    (aside / "used").touch()
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(aside, folder)
 
@@ -227,22 +228,30 @@ class Entry:
 def entries(cache_dir: Path) -> Iterator[Entry]:
     """Yield the banks of a cache folder, half-built ones too, last used first."""
     root = cache_dir / "banks"
-    found = [_entry(path) for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    folders = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    found = [entry for entry in map(_entry, folders) if entry is not None]
     yield from sorted(found, key=lambda entry: (-entry.used, entry.key))
 
 
-def _entry(folder: Path) -> Entry:
-    files = [path.stat() for path in folder.iterdir() if path.is_file()]
-    changed = max((stat.st_mtime for stat in files), default=folder.stat().st_mtime)
-    about: dict[str, Any] = {}
-    built = used = changed
+def _entry(folder: Path) -> Entry | None:
+    """Return what is in a folder; None if it is gone by now."""
+    try:
+        files = {path.name: path.stat() for path in folder.iterdir() if path.is_file()}
+        changed = max((s.st_mtime for s in files.values()), default=folder.stat().st_mtime)
+    except FileNotFoundError:  # renamed or removed meanwhile
+        return None
     try:
         about = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        built = (folder / "meta.json").stat().st_mtime
-        used = (folder / "used").stat().st_mtime
     except (OSError, ValueError):
         about = {}
-    return Entry(folder, sum(stat.st_blocks * 512 for stat in files), built, used, about)
+    if not isinstance(about, dict) or not isinstance(about.get("files"), dict):
+        about = {}
+    size = sum(stat.st_blocks * 512 for stat in files.values())
+    built, used = (
+        files[name].st_mtime if about and name in files else changed
+        for name in ("meta.json", "used")
+    )
+    return Entry(folder, size, built, used, about)
 
 
 def prune(
@@ -255,13 +264,13 @@ def prune(
         max_size: bytes that the rest may take, the last used first; None: any size.
         now: seconds since 1970.
     """
-    removed, kept = [], 0
-    for entry in list(entries(cache_dir)):
+    listed = list(entries(cache_dir))
+    left, removed = sum(entry.bytes for entry in listed), []
+    for entry in reversed(listed):
         old = older_than is not None and now - entry.used > older_than * DAY
-        if (old or (max_size is not None and kept + entry.bytes > max_size)) and _remove(entry):
+        if (old or (max_size is not None and left > max_size)) and _remove(entry):
             removed.append(entry)
-        else:
-            kept += entry.bytes
+            left -= entry.bytes
     return removed
 
 
@@ -269,7 +278,7 @@ def _remove(entry: Entry) -> bool:
     lock = FileLock(entry.folder.with_name(f".{entry.key}.lock"))
     try:
         with lock.acquire(timeout=0):
-            shutil.rmtree(entry.folder)
+            shutil.rmtree(entry.folder, ignore_errors=True)  # another prune may be first
     except Timeout:
         log.warning("%s is being built and stays", entry.key)
         return False
@@ -346,14 +355,18 @@ def main(argv: Sequence[str]) -> int:
         shown, told = list(entries(args.cache_dir)), f"in {args.cache_dir / 'banks'}"
     if shown:
         console.print(table(shown, now))
-    console.print(f"{len(shown)} banks {told}, {decimal(sum(e.bytes for e in shown))}")
+    said = f"{len(shown)} banks {told}, {decimal(sum(entry.bytes for entry in shown))}"
+    console.print(said, markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
 def _amount(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not value >= 0:
-        raise argparse.ArgumentTypeError("a number from 0")
+        raise argparse.ArgumentTypeError(f"{text}: allowed is a number from 0")
     return value
 
 

@@ -24,6 +24,8 @@ Score = Callable[[Tensor, Tensor], dict[str, float]]
 class Teacher(Protocol):
     """Whatever answers for the teacher."""
 
+    source: str  # "live", or "bank" and the dtype of what it keeps
+
     def to(self, device: torch.device) -> None: ...
 
     def outputs(

@@ -54,6 +54,8 @@ class LiveTeacher:
         snapshots: its weights after each epoch of its training, oldest first; empty: none.
     """
 
+    source = "live"
+
     def __init__(
         self,
         model: Model,
@@ -149,6 +151,8 @@ class BankTeacher:
     ) -> None:
         self._arrays: dict[Any, Any] = {**arrays, **(snapshots or {})}  # by field, or by snapshot
         self._count = count
+        dtypes = {array.dtype.name for array in self._arrays.values()}
+        self.source = f"bank, {'float16' if 'float16' in dtypes else 'float32'}"
         self._place = torch.full((int(index.max()) + 1,), -1)  # row number -> place in the bank
         self._place[index] = torch.arange(len(index))
 
@@ -283,12 +287,15 @@ def _fill(
     batch_size: int,
     device: torch.device,
 ) -> None:
-    """Run the teacher once over all rows that the draft does not have yet, in 32 bit."""
+    """Run the teacher once over all rows that the draft does not have yet, in 32 bit.
+
+    Rows go by length, so the first `draft.done` of that order are there, whatever the batch size.
+    """
     batches = sorted_batches(split.teacher.lengths, batch_size)
-    left, hidden = range(draft.done, len(batches)), not console.is_terminal
+    left, hidden = range(draft.done // batch_size, len(batches)), not console.is_terminal
     for number in track(left, "the bank", console=console, transient=True, disable=hidden):
         rows = batches[number]
         outputs = live.outputs(to_device(split[rows], device), fields, at)
         draft.write(rows, {name: getattr(outputs, name).cpu().numpy() for name in fields})
         if (number + 1) % FLUSH == 0:
-            draft.flush(number + 1)
+            draft.flush((number + 1) * batch_size)

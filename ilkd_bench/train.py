@@ -24,7 +24,7 @@ from ilkd_bench.models import Model, checkpoint, seeded
 from ilkd_bench.module import Optimisation, Teacher
 from ilkd_bench.store import write_text
 from ilkd_bench.tasks import Task
-from ilkd_bench.teacher import BANKED, LOGITS, BankTeacher, LiveTeacher, banked, can_bank
+from ilkd_bench.teacher import BANKED, LOGITS, LiveTeacher, banked, can_bank
 from ilkd_bench.tracking import tracker
 from ilkd_bench.types import BadInput, Phase
 
@@ -59,6 +59,7 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
             config["method"], drop=("weights",), student=student.spec, teacher=teacher_model.spec
         )
     phases = method.phases(config["epochs"])
+    _check_bank(config, phases)
     if config["student"]["teacher_layers"] is not None:
         check_copy(student.hf, teacher_model.hf, config["student"]["teacher_layers"])
     splits = read_splits(config, task, student, teacher_model)
@@ -112,9 +113,7 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         "teacher": facts
         | {
             "dev": teacher_dev,
-            "outputs": f"bank, {config['bank_dtype']}"
-            if isinstance(teacher, BankTeacher)
-            else "live",
+            "outputs": teacher.source if any(phase.needs for phase in phases) else None,
         },
         "data": {"fingerprint": science["data"]} | {k: len(v) for k, v in splits.items()},
         "parameters": {"teacher": _parameters(teacher_model), "student": _parameters(student)},
@@ -244,6 +243,21 @@ def _ready_teacher(
     }
 
 
+def _check_bank(config: dict[str, Any], phases: Sequence[Phase]) -> None:
+    """Refuse `bank=on` for a method that needs what no bank holds.
+
+    Raises:
+        BadInput: that is so.
+    """
+    if config["bank"] == "on" and not can_bank(phases):
+        needs = frozenset().union(*(phase.needs for phase in phases))
+        raise BadInput(
+            f"bank=on: method={config['method']['name']} needs {', '.join(sorted(needs))} of the "
+            f"teacher; banks hold {', '.join(sorted(BANKED))}, of its snapshots only logits. "
+            "Type bank=auto"
+        )
+
+
 def _answering(
     config: dict[str, Any],
     live: LiveTeacher,
@@ -254,20 +268,8 @@ def _answering(
     device: torch.device,
     batch_size: int,
 ) -> Teacher:
-    """Return who answers for the teacher on a split: its bank where that holds what is needed.
-
-    Raises:
-        BadInput: `bank=on`, and the method needs what no bank holds.
-    """
-    possible = can_bank(phases)
-    if config["bank"] == "on" and not possible:
-        needs = frozenset().union(*(phase.needs for phase in phases))
-        raise BadInput(
-            f"bank=on: method={config['method']['name']} needs {', '.join(sorted(needs))} of the "
-            f"teacher; banks hold {', '.join(sorted(BANKED))}, of its snapshots only logits. "
-            "Type bank=auto"
-        )
-    if config["bank"] == "off" or not possible:
+    """Return who answers for the teacher on a split: its bank where that holds what is needed."""
+    if config["bank"] == "off" or not can_bank(phases):
         return live
     return banked(
         live,

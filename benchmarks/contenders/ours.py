@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,6 +43,17 @@ class Padded(Encoded):
             )
             for name, values in short.items()
         }
+
+
+class Onward(DistillModule):
+    """A phase that goes on with the optimiser of the first one, as the epochs of a run do."""
+
+    optimizers_so_far: list[Any] = []  # noqa: RUF012 - shared on purpose
+
+    def configure_optimizers(self) -> Any:
+        if not self.optimizers_so_far:
+            self.optimizers_so_far.append(super().configure_optimizers()["optimizer"])
+        return self.optimizers_so_far[0]
 
 
 class Unsorted(Split):
@@ -112,7 +124,7 @@ def build(job: Job, rows: list[Row]) -> Train:
     )
 
     def train(steps: int | None) -> list[float]:
-        module = DistillModule(
+        module = Onward(
             student,
             method,
             {"kd": 1.0, "ce": 0.0, "pkd": 1.0},
