@@ -39,6 +39,7 @@ def parts(
 
     return {
         "peak": lambda: peak.measure(times),
+        "operators": peak.operators,
         "methods": lambda: methods.measure(
             data_dir,
             folder / "methods",

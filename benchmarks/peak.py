@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.job import PAIR, config, median, model, seconds
 from ilkd_bench.models import Model
@@ -26,18 +28,12 @@ def operations(student: Model, batch: int, length: int) -> float:
     return 3 * 2 * batch * length * (weights + attention)
 
 
-def measure(repetitions: int) -> list[dict[str, Any]]:
-    """Time a matrix product and a step in turn.
-
-    Returns:
-        A dict per repetition: peak and the step's rate, with and without the optimiser, in GFLOP/s.
-    """
-    cpu = torch.device("cpu")
+def step() -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return the two halves of a training step at full length: the passes and the update."""
     student = model(config(*PAIR)["student"], ["no", "yes"]).train()
     optimizer = torch.optim.AdamW(student.parameters(), lr=1e-5, fused=True)
     ids = torch.randint(1000, 20000, (BATCH, LENGTH), generator=torch.Generator().manual_seed(0))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    a = torch.randn(SIZE, SIZE)
 
     def passes() -> None:
         student.outputs(inputs, frozenset()).logits.square().mean().backward()
@@ -47,13 +43,39 @@ def measure(repetitions: int) -> list[dict[str, Any]]:
         optimizer.step()
         optimizer.zero_grad()
 
+    return passes, update
+
+
+def measure(repetitions: int) -> list[dict[str, Any]]:
+    """Time a matrix product and a step in turn.
+
+    Returns:
+        A dict per repetition: peak and the step's rate, with and without the optimiser, in GFLOP/s.
+    """
+    cpu = torch.device("cpu")
+    work = operations(model(config(*PAIR)["student"], ["no", "yes"]), BATCH, LENGTH)
+    passes, update = step()
+    a = torch.randn(SIZE, SIZE)
     rows = []
     for repetition in range(repetitions + 1):
         peak = 2 * SIZE**3 / median([seconds(lambda: a @ a, cpu) for _ in range(5)])
         both = seconds(passes, cpu)
         whole = both + seconds(update, cpu)
         if repetition > 0:  # the first one warms up
-            work = operations(student, BATCH, LENGTH)
             rates = {"peak": peak, "passes": work / both, "step": work / whole}
             rows.append({name: rate / 1e9 for name, rate in rates.items()})
     return rows
+
+
+def operators() -> list[dict[str, Any]]:
+    """Profile two steps; return each operator's share of their time."""
+    passes, update = step()
+    passes()
+    update()
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        for _ in range(2):
+            passes()
+            update()
+    found = profiler.key_averages()
+    total = sum(event.self_cpu_time_total for event in found)
+    return [{"operator": e.key, "share": e.self_cpu_time_total / total} for e in found]

@@ -14,6 +14,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
     """Return a Markdown table for each part that was measured, by the part's name."""
     makers = {
         "peak": _peak,
+        "operators": _operators,
         "methods": _methods,
         "methods_cuda": _methods,
         "sweep": _sweep,
@@ -62,6 +63,11 @@ def _peak(rows: pd.DataFrame) -> str:
         }
     )
     return f"Matrix product: {rows['peak'].median():.0f} GFLOP/s.\n\n{_markdown(table)}"
+
+
+def _operators(rows: pd.DataFrame) -> str:
+    table = rows.sort_values("share", ascending=False).head(10)
+    return _markdown(table.assign(share=[f"{share:.0%}" for share in table["share"]]))
 
 
 def _methods(rows: pd.DataFrame) -> str:
