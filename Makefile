@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint tables bench clean
+.PHONY: help setup demo test faults lint tables bench clean
 
 DATA ?= $(or $(ILKD_BENCH_DATA),$(wildcard ../shared/data))
 PEERS := .venv-peers
@@ -30,6 +30,9 @@ demo: $(INSTALLED)  ## the main job on the embedded default, then the table
 
 test: $(INSTALLED)  ## the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+faults: $(INSTALLED)  ## kill runs and sweeps at many moments; long, and not all of it passes yet
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults/test_*.py
 
 lint: $(INSTALLED)  ## format check, lint, types
 	$(BIN)/ruff format --check .

@@ -42,9 +42,9 @@ def obtain(
 def _make(
     folder: Path, make: Callable[[Path, bool], dict[str, Any]], snapshots: bool, cache_dir: Path
 ) -> dict[str, Any]:
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
+    # Under the lock this folder is ours alone. It outlives a kill, and the training goes on in it.
+    aside = folder.with_name(f".{folder.name}.{'snapshots' if snapshots else 'best'}")
+    aside.mkdir(exist_ok=True)
     try:
         facts = make(aside, snapshots)
         stored = _facts(folder, False, cache_dir)
@@ -57,8 +57,10 @@ def _make(
             write_json(aside / "teacher.json", facts | {"files": _hashes(aside, cache_dir)})
             shutil.rmtree(folder, ignore_errors=True)
             os.replace(aside, folder)
-    finally:
+    except Exception:
         shutil.rmtree(aside, ignore_errors=True)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
     return facts
 
 

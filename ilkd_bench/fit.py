@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import shutil
 import signal
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +15,10 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments import LightningEnvironment
+from lightning_fabric.plugins.io import TorchCheckpointIO
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.utilities.exceptions import SIGTERMException
-from rich.progress import track
 from torch import Tensor
 
 from ilkd_bench.checkpoints import save_weights
@@ -24,8 +28,10 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models import Model
 from ilkd_bench.module import DistillModule, Optimisation, Score, Teacher, show
 from ilkd_bench.progress import Bar
-from ilkd_bench.terminal import console
+from ilkd_bench.terminal import track
 from ilkd_bench.types import BadInput, Clock, Outputs, Phase
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -84,16 +90,18 @@ def fit(
     """Train through all phases and load the best epoch of the last one into the student.
 
     The last weights are carried from phase to phase; early stopping watches the last phase only.
+    A training that was killed or interrupted goes on from its last whole epoch, and ends as if
+    nothing had happened.
 
     Args:
-        folder: takes the checkpoint while training.
+        folder: takes the checkpoints while training.
         snapshots: where to keep the weights after every epoch.
     """
     history: list[dict[str, Any]] = []
     first_epoch = 0
     scratch = folder / "checkpoint"
-    with Bar(title, sum(phase.epochs for phase in phases)) as bar, _removed(scratch):
-        for phase in phases:
+    with Bar(title, sum(phase.epochs for phase in phases)) as bar, _kept_for_resume(scratch):
+        for number, phase in enumerate(phases):
             module = DistillModule(
                 student,
                 method,
@@ -106,19 +114,30 @@ def fit(
                 score=score,
                 monitor=monitor,
             )
+            path = scratch / f"phase-{number + 1}.ckpt"
             callbacks: list[pl.Callback] = [bar]
             if snapshots is not None:
                 callbacks.append(Snapshots(snapshots))
             if phase is phases[-1]:
                 callbacks += _selection(scratch, settings.patience)
+            callbacks.append(_every_epoch(path))  # last: it holds which epoch is the best so far
             module.train()  # a loaded model is in eval mode, and Lightning leaves it there
-            with _interruptible():
-                trainer(settings, phase, callbacks, logger, folder).fit(
-                    module, *loaders(splits, settings, first_epoch)
-                )
+            saved = _load(path) if path.is_file() else None
+            if saved is not None and saved["ended"]:
+                module.load_state_dict(saved["state_dict"])
+                module.on_load_checkpoint(saved)
+            else:
+                done = 0 if saved is None else len(saved["history"])
+                with _interruptible():
+                    trainer(settings, phase, callbacks, logger, folder).fit(
+                        module,
+                        *loaders(splits, settings, first_epoch, done=done),
+                        ckpt_path=None if saved is None else path,
+                        weights_only=True,
+                    )
             history += module.history
             first_epoch += phase.epochs
-        best = torch.load(scratch / "best.ckpt", weights_only=True, map_location="cpu")
+        best = _load(scratch / "best.ckpt")
     module.load_state_dict(best["state_dict"])
     return Fitted(
         history=history,
@@ -126,6 +145,11 @@ def fit(
         examples=sum(row["rows"] for row in history),
         seconds=sum(row["seconds"] for row in history),
     )
+
+
+def _load(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+    return loaded
 
 
 @contextmanager
@@ -143,18 +167,83 @@ def _interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def _removed(folder: Path) -> Iterator[None]:
-    """Remove a folder before and after, also when something goes wrong in between."""
-    shutil.rmtree(folder, ignore_errors=True)
+def _kept_for_resume(folder: Path) -> Iterator[None]:
+    """Remove the checkpoints at the end, unless the training was interrupted."""
+    if not all(map(_whole, folder.glob("*.ckpt"))):
+        log.warning("the checkpoints in %s are damaged: the training starts again", folder)
+        _remove(folder)
     try:
         yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    except Exception:
+        _remove(folder)
+        raise
+    _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder at once: a kill in between leaves no half of it under its name."""
+    going = folder.with_name(f".{folder.name}")
+    shutil.rmtree(going, ignore_errors=True)
+    if folder.is_dir():
+        os.replace(folder, going)
+        shutil.rmtree(going, ignore_errors=True)
+
+
+def _whole(path: Path) -> bool:
+    """Tell whether a file is what was written; torch reads over flipped bytes."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return file.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+class WholeFiles(TorchCheckpointIO):
+    """Write checkpoints aside, flush and rename them."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
+        """Save so that a reader finds the whole file, or the one before."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}.aside")
+        with aside.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+
+
+def _every_epoch(path: Path) -> ModelCheckpoint:
+    """Keep all that the next epoch starts from."""
+    return ModelCheckpoint(
+        dirpath=path.parent,
+        filename=path.stem,
+        monitor=None,
+        save_on_train_epoch_end=True,
+        enable_version_counter=False,
+    )
+
+
+class Best(ModelCheckpoint):
+    """The best epoch so far, also after the folder has moved."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what was the best, where the file is now."""
+        here, score = str(Path(str(self.dirpath)) / "best.ckpt"), state_dict["best_model_score"]
+        moved = {
+            "dirpath": self.dirpath,
+            "best_model_path": here,
+            "kth_best_model_path": here,
+            "best_k_models": {} if score is None else {here: score},
+        }
+        super().load_state_dict(state_dict | moved)
 
 
 def _selection(folder: Path, patience: int | None) -> list[pl.Callback]:
     """Keep the best epoch, from minus infinity on, and stop when it stays the best for long."""
-    best = ModelCheckpoint(
+    best = Best(
         dirpath=folder,
         filename="best",
         monitor="monitor",
@@ -167,13 +256,21 @@ def _selection(folder: Path, patience: int | None) -> list[pl.Callback]:
     return [best, EarlyStopping("monitor", mode="max", patience=patience)]
 
 
-def loaders(splits: dict[str, Split], settings: Settings, first_epoch: int) -> tuple[Any, Any]:
-    """Return the batches of a phase that starts at `first_epoch`, and those of dev."""
+def loaders(
+    splits: dict[str, Split], settings: Settings, first_epoch: int, *, done: int = 0
+) -> tuple[Any, Any]:
+    """Return the batches of a phase that starts at `first_epoch`, and those of dev.
+
+    Args:
+        done: epochs of the phase before a kill. Lightning asks for the first batches of a resumed
+            training before it calls `set_epoch`.
+    """
     train, dev = splits["train"], splits["dev"]
     pin = device_here(settings.accelerator).type == "cuda"
     batches = EpochBatches(
         train.lengths, settings.batch_size, seed=settings.seed, first_epoch=first_epoch
     )
+    batches.set_epoch(done)
     return (
         loader(train, batches, workers=settings.workers, pin=pin),
         loader(dev, sorted_batches(dev.lengths, settings.eval_batch_size), workers=0, pin=pin),
@@ -198,6 +295,7 @@ def trainer(
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
+        plugins=[WholeFiles(), LightningEnvironment()],  # one process, also inside a Slurm job
     )
 
 
@@ -243,8 +341,7 @@ def predict(
     batches = sorted_batches(split.lengths, batch_size)
     logits = []
     with torch.inference_mode():
-        hidden = not console.is_terminal
-        for rows in track(batches, "scoring", console=console, transient=True, disable=hidden):
+        for rows in track(batches, "scoring"):
             batch = to_device(split[rows], device)
             logits.append(outputs(batch).logits.float().cpu())
     joined = torch.cat(logits)

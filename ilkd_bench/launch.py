@@ -6,8 +6,7 @@ import difflib
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +20,12 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ilkd_bench import settings, store, tasks
+from ilkd_bench import selection, settings, tasks
+from ilkd_bench.jobs import Job
 from ilkd_bench.settings import ROOT
 from ilkd_bench.types import BadInput
 
 OmegaConf.register_new_resolver("root", lambda: str(ROOT), replace=True)
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run: its configuration, resolved and checked, and who it is."""
-
-    config: dict[str, Any]
-    science: dict[str, Any]
-    words: tuple[str, ...] = ()  # the command line that selects this run alone
-
-    @cached_property
-    def id(self) -> str:
-        """The run's identity."""
-        return settings.run_id(self.science)
-
-    @property
-    def folder(self) -> Path:
-        """Where the run's files go."""
-        return store.run_folder(Path(self.config["results_dir"]), self.config, self.id)
 
 
 def job(config: dict[str, Any], given: set[str] | None = None, words: Sequence[str] = ()) -> Job:
@@ -58,12 +39,20 @@ def job(config: dict[str, Any], given: set[str] | None = None, words: Sequence[s
         BadInput: a value is not allowed, or has no effect, or there is no data for it.
     """
     config["task"]["ood"] = config["task"]["ood"] or {}  # task.ood=null: score no other domain
+    undecided = [key for key in selection.KEYS if config[key] == selection.BEST]
+    config |= dict.fromkeys(undecided, 1)
     settings.check(config)
     settings.without_effect(config, given or set())
     task = tasks.Task(**config["task"])
     data_dir = None if config["data_dir"] is None else Path(config["data_dir"])
     data = tasks.fingerprints(task, data_dir, Path(config["cache_dir"]))
-    return Job(config, settings.science(config, data), tuple(words))
+    science = settings.science(config, data)
+    if undecided:
+        config |= selection.best(config, science, undecided)
+        science = settings.science(config, data)
+        decided = {f"{key}={selection.BEST}": f"{key}={config[key]}" for key in undecided}
+        words = [decided.get(word, word) for word in words]
+    return Job(config, science, tuple(words))
 
 
 def asks_for_information(argv: Sequence[str]) -> bool:
@@ -77,10 +66,19 @@ def uses_other_launcher(argv: Sequence[str]) -> bool:
     return any(w.startswith("hydra/launcher=") and w != "hydra/launcher=basic" for w in argv)
 
 
-def plan(argv: Sequence[str]) -> list[Job]:
+def repeats(argv: Sequence[str]) -> bool:
+    """Tell whether more runs follow from what those of `plan` will have measured."""
+    return any(word == "protocol=select_then_repeat" for word in argv)
+
+
+def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
     """Return the runs of a command line, each once, in its order.
 
     Configurations are composed once per choice of groups; plain values are then applied.
+
+    Args:
+        repeat: where the grid has one seed only (`protocol=select_then_repeat`), return the runs
+            with the other seeds at the best setting of the first.
 
     Raises:
         BadInput: a key, choice or value is wrong, or several values are given without `-m`.
@@ -88,13 +86,13 @@ def plan(argv: Sequence[str]) -> list[Job]:
     args = get_args_parser().parse_args(argv)
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         try:
-            return _plan(args.overrides, multirun=bool(args.multirun))
+            return _plan(args.overrides, multirun=bool(args.multirun), repeat=repeat)
         except (HydraException, OmegaConfBaseException) as error:
             told = str(error).partition("\nConfig search path")[0].partition("\nSee https")[0]
             raise BadInput(told) from error
 
 
-def _plan(typed: Sequence[str], *, multirun: bool) -> list[Job]:
+def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool) -> list[Job]:
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     overrides = parser.parse_overrides(list(typed))
     _check_keys(overrides)
@@ -109,6 +107,8 @@ def _plan(typed: Sequence[str], *, multirun: bool) -> list[Job]:
             f"(python -m ilkd_bench.run -m {' '.join(typed)})"
         )
     lines = [f"{key}={value}" for key, value in params.items()] + list(typed)
+    if repeats(typed):
+        lines = _stage(parser.parse_overrides(lines), repeat=repeat)
     batches = BasicSweeper.split_arguments(parser.parse_overrides(lines), None)
     composed: dict[tuple[str, ...], DictConfig] = {}
     parsed: dict[str, Override] = {}
@@ -126,6 +126,31 @@ def _plan(typed: Sequence[str], *, multirun: bool) -> list[Job]:
     return list(jobs.values())
 
 
+def _stage(overrides: Sequence[Override], *, repeat: bool) -> list[str]:
+    """Return the words of one of the two stages: the grid with the first seed, or the repetition.
+
+    Raises:
+        BadInput: there is no grid, or there are no seeds to repeat it with.
+    """
+    swept = {o.key_or_group: _values(o) for o in overrides if o.is_sweep_override()}
+    if "seed" not in swept or not swept.keys() & set(selection.KEYS):
+        raise BadInput(
+            "protocol=select_then_repeat needs several seeds and several lr or batch_size, e.g. "
+            "-m protocol=select_then_repeat seed=0,1,2,3,4 lr=1e-5,2e-5,5e-5"
+        )
+    first, *others = swept["seed"]
+    lines = []
+    for override in overrides:
+        key = override.key_or_group
+        if key == "seed":
+            lines.append(f"seed={','.join(map(str, others)) if repeat else first}")
+        elif repeat and key in selection.KEYS and key in swept:
+            lines.append(f"{key}={selection.BEST}")
+        else:
+            lines.append(_line(override))
+    return lines
+
+
 def _one(
     overrides: Sequence[Override],
     composed: dict[tuple[str, ...], DictConfig],
@@ -140,7 +165,9 @@ def _one(
         _apply(config, override)
     resolved: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     words = [
-        as_typed.get(o.key_or_group, _line(o)) for o in overrides if o.key_or_group != "sweeps"
+        as_typed.get(o.key_or_group, _line(o))
+        for o in overrides
+        if o.key_or_group not in ("sweeps", "protocol")
     ]
     return job(resolved, {o.key_or_group for o in plain}, words)
 

@@ -177,6 +177,16 @@ class DistillModule(pl.LightningModule):
                     self._diagnosis = self.method.diagnose(s, t, rows, clock)
             return self.method.loss(s, t, rows, clock)
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the history, and whether this phase is over."""
+        checkpoint["history"] = self.history
+        last = self.current_epoch + 1 >= self.phase.epochs
+        checkpoint["ended"] = last or bool(self.trainer.should_stop)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take the history over."""
+        self.history = checkpoint["history"]
+
     def on_validation_epoch_start(self) -> None:
         """Note when training paused, and start collecting."""
         if self.device.type == "cuda":
@@ -194,7 +204,7 @@ class DistillModule(pl.LightningModule):
         """Score the whole dev set."""
         scores = self._score(torch.cat(self._logits), torch.cat(self._labels))
         self._dev = {f"dev/{name}": float(value) for name, value in scores.items()}
-        self.log("monitor", scores[self._monitor])
+        self.log("monitor", scores[self._monitor], logger=False)
 
     def on_train_epoch_end(self) -> None:
         """Append the epoch to the history.
@@ -223,5 +233,4 @@ class DistillModule(pl.LightningModule):
         )
         self.history.append(row)
         if self.logger is not None:
-            numbers = {k: v for k, v in row.items() if isinstance(v, int | float)}
-            self.logger.log_metrics(numbers, step=row["epoch"])
+            self.logger.log_metrics(row, step=row["epoch"])

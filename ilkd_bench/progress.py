@@ -1,4 +1,4 @@
-"""One bar per training, gone when it is over; nothing where there is no terminal."""
+"""The bar of a training, gone when it is over; nothing where there is no terminal."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from types import TracebackType
 from typing import Any
 
 import pytorch_lightning as pl
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ilkd_bench.terminal import console
+from ilkd_bench.terminal import Bars
 
 
 class Bar(pl.Callback):
@@ -16,17 +15,7 @@ class Bar(pl.Callback):
 
     def __init__(self, title: str, epochs: int) -> None:
         self._epochs = epochs
-        self._epoch = 0
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[state]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        self._progress = Bars()
         self._task = self._progress.add_task(title, total=None, state="")
 
     def __enter__(self) -> Bar:
@@ -41,17 +30,19 @@ class Bar(pl.Callback):
     ) -> None:
         self._progress.stop()
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Set the length once the loader's is known."""
-        self._progress.update(self._task, total=self._epochs * trainer.num_training_batches)
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: Any) -> None:
+        """Set the length once the loader's is known; what a resumed training did is behind it."""
+        steps = trainer.num_training_batches
+        total, done = self._epochs * steps, (module.first_epoch + module.current_epoch) * steps
+        self._progress.update(self._task, total=total, completed=done)
 
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
         """Move on by one step."""
         self._progress.advance(self._task)
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
         """Tell the epoch and its dev score."""
-        self._epoch += 1
+        epoch = module.first_epoch + module.current_epoch + 1
         score = trainer.callback_metrics.get("monitor", float("nan"))
-        state = f"epoch {self._epoch}/{self._epochs}, dev {score:.4f}"
+        state = f"epoch {epoch}/{self._epochs}, dev {score:.4f}"
         self._progress.update(self._task, state=state)

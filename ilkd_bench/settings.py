@@ -17,6 +17,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from ilkd_bench.store import SCHEMA, digest, file_hash
+from ilkd_bench.students import RULES
 from ilkd_bench.types import BadInput
 
 SCIENCE = frozenset(
@@ -26,7 +27,8 @@ SCIENCE = frozenset(
 """Top-level keys that change what a run measures: they make its identity."""
 
 PLUMBING = frozenset(
-    "data_dir cache_dir results_dir bank bank_dtype compile trainer logger".split()
+    "data_dir cache_dir results_dir bank bank_dtype compile keep_student force fail_fast protocol"
+    " trainer logger".split()
 )
 """Top-level keys that do not, but for the last digits of a float."""
 
@@ -54,6 +56,7 @@ NAME: tuple[Callable[[Any], bool], str] = (
 PRECISIONS = ("auto", "32-true", "16-mixed", "bf16-mixed")
 BANK = ("auto", "on", "off")
 BANK_DTYPES = ("float16", "float32")
+PROTOCOLS = ("full", "select_then_repeat")
 ACCELERATORS = ("auto", "cpu", "gpu")
 CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "seed": _whole(0),
@@ -74,6 +77,10 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bank": (lambda v: v in BANK, "one of " + ", ".join(BANK)),
     "bank_dtype": (lambda v: v in BANK_DTYPES, "one of " + ", ".join(BANK_DTYPES)),
     "compile": (lambda v: isinstance(v, bool), "true or false"),
+    "keep_student": (lambda v: v in RULES, "one of " + ", ".join(RULES)),
+    "protocol": (lambda v: v in PROTOCOLS, "one of " + ", ".join(PROTOCOLS)),
+    "force": (lambda v: isinstance(v, bool), "true or false"),
+    "fail_fast": (lambda v: isinstance(v, bool), "true or false"),
     "results_dir": (lambda v: isinstance(v, str) and v != "", "a folder"),
     "cache_dir": (lambda v: isinstance(v, str) and v != "", "a folder"),
     "trainer.accelerator": (lambda v: v in ACCELERATORS, "one of " + ", ".join(ACCELERATORS)),
@@ -81,6 +88,16 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "trainer.eval_batch_size": _whole(1),
     "teacher.allow_weak": (lambda v: isinstance(v, bool), "true or false"),
 }
+MODES = ("auto", "online", "offline", "disabled")
+LOGGER: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "mode": (lambda v: v in MODES, "one of " + ", ".join(MODES)),
+    "artifact": (lambda v: isinstance(v, bool), "true or false"),
+} | {
+    key: (lambda v: _number(v) and v > 0, "a number above 0")
+    for key in ("timeout", "wait", "upload")
+}
+"""Of the loggers that have these settings."""
+
 GIVEN_TEACHER = ("name", "checkpoint", "allow_weak")
 """What still counts of a teacher's settings once `teacher.checkpoint` is given."""
 
@@ -98,6 +115,8 @@ def check(config: dict[str, Any]) -> None:
         for part in key.split("."):
             value = value[part]
         _check(key, value, allowed, description)
+    for key in LOGGER.keys() & config["logger"].keys():
+        _check(f"logger.{key}", config["logger"][key], *LOGGER[key])
     for key in RECIPE:
         _check(f"teacher.recipe.{key}", config["teacher"]["recipe"][key], *CHECKS[key])
     for group in ("teacher", "student", "method", "task"):

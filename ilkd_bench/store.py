@@ -77,7 +77,7 @@ def locked(folder: Path, waiting: str) -> Iterator[None]:
         waiting: what to say while another process holds it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    lock = FileLock(_lock_path(folder))
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -89,6 +89,31 @@ def locked(folder: Path, waiting: str) -> Iterator[None]:
         lock.release()
 
 
+def _lock_path(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.lock")
+
+
+def held(folder: Path) -> bool:
+    """Tell whether a process holds the lock of a folder; true also where that cannot be told."""
+    path = _lock_path(folder)
+    if not path.exists():
+        return False
+    try:
+        with FileLock(path).acquire(timeout=0):
+            return False
+    except OSError:  # Timeout: it is held; or somebody else's file, which we may not open
+        return True
+
+
+def set_aside(folder: Path) -> None:
+    """Rename a run's record, if it has one, to the first free `record-<n>.json`."""
+    if (folder / "record.json").is_file():
+        number = 1
+        while (folder / f"record-{number}.json").exists():
+            number += 1
+        os.replace(folder / "record.json", folder / f"record-{number}.json")
+
+
 def run_folder(results_dir: Path, config: dict[str, Any], run_id: str) -> Path:
     """Return the folder of a run: task, pair, method, then seed and identity."""
     pair = f"{config['teacher']['name']}-{config['student']['name']}"
@@ -96,14 +121,36 @@ def run_folder(results_dir: Path, config: dict[str, Any], run_id: str) -> Path:
     return results_dir / "runs" / config["task"]["name"] / pair / config["method"]["name"] / run
 
 
+class Damaged(ValueError):
+    """A record that is not whole, or of a layout that this version does not know."""
+
+
+def examine(folder: Path) -> dict[str, Any]:
+    """Return a run's record.
+
+    Raises:
+        FileNotFoundError: there is none.
+        Damaged: there is one, but it is not whole; the message says why.
+    """
+    try:
+        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"it is no JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise Damaged(f"it holds no record but {type(record).__name__}")
+    if record.get("schema") != SCHEMA:
+        raise Damaged(f"its schema is {record.get('schema')!r}; this version reads {SCHEMA}")
+    if record.get("status") not in STATUSES:
+        raise Damaged(f"its status is {record.get('status')!r}; known are {', '.join(STATUSES)}")
+    return record
+
+
 def read_record(folder: Path) -> dict[str, Any] | None:
     """Return a run's record; None where there is none or it is not whole."""
     try:
-        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
+        return examine(folder)
+    except (FileNotFoundError, Damaged):
         return None
-    whole = isinstance(record, dict) and record.get("status") in STATUSES
-    return record if whole and record.get("schema") == SCHEMA else None
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:
@@ -111,9 +158,14 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
     write_json(folder / "record.json", record)
 
 
+def run_folders(results_dir: Path) -> list[Path]:
+    """Return every folder below `results_dir` that has a record, whole or not, ordered by path."""
+    return [path.parent for path in sorted((results_dir / "runs").glob("*/*/*/*/record.json"))]
+
+
 def records(results_dir: Path) -> Iterator[dict[str, Any]]:
     """Yield every whole record below `results_dir`, ordered by path, with its `folder`."""
-    for path in sorted((results_dir / "runs").glob("*/*/*/*/record.json")):
-        record = read_record(path.parent)
+    for folder in run_folders(results_dir):
+        record = read_record(folder)
         if record is not None:
-            yield record | {"folder": path.parent.relative_to(results_dir).as_posix()}
+            yield record | {"folder": folder.relative_to(results_dir).as_posix()}

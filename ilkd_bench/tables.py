@@ -249,6 +249,12 @@ def _chosen(own: pd.DataFrame) -> pd.DataFrame:
 
 def _footnotes(records: Sequence[dict[str, Any]], own: pd.DataFrame) -> list[str]:
     notes = []
+    seeds = frame(records).query("monitor").groupby([*CELL, "lr", "batch_size"])["id"].size()
+    if not seeds.empty and (seeds.groupby(CELL).min() < seeds.groupby(CELL).max()).any():
+        notes.append(
+            "Not a full grid: some learning rates and batch sizes were run with fewer seeds, and "
+            "those chose the setting (select, then repeat)."
+        )
     if not own.empty and own["n"].min() < own["n"].max():
         notes.append("† fewer seeds than the other cells.")
     skipped = {

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.progress import track
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -21,7 +20,7 @@ from ilkd_bench import banks
 from ilkd_bench.data import Split, sorted_batches, to_device
 from ilkd_bench.models import Model
 from ilkd_bench.store import digest, file_hash
-from ilkd_bench.terminal import console
+from ilkd_bench.terminal import track
 from ilkd_bench.types import Outputs, Phase, Spec
 
 log = logging.getLogger(__name__)
@@ -292,8 +291,7 @@ def _fill(
     Rows go by length, so the first `draft.done` of that order are there, whatever the batch size.
     """
     batches = sorted_batches(split.teacher.lengths, batch_size)
-    left, hidden = range(draft.done // batch_size, len(batches)), not console.is_terminal
-    for number in track(left, "the bank", console=console, transient=True, disable=hidden):
+    for number in track(range(draft.done // batch_size, len(batches)), "the teacher's bank"):
         rows = batches[number]
         outputs = live.outputs(to_device(split[rows], device), fields, at)
         draft.write(rows, {name: getattr(outputs, name).cpu().numpy() for name in fields})

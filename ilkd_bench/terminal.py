@@ -1,12 +1,56 @@
-"""The terminal that progress bars and log lines share."""
+"""The terminal that bars and log lines share."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator, Sized
+from typing import Protocol, TypeVar
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 console = Console(stderr=True)
+
+heading = ""
+"""Shown above every bar of this process: how far the sweep is."""
+
+Item = TypeVar("Item", covariant=True)
+
+
+class SizedIterable(Sized, Iterable[Item], Protocol[Item]):
+    """What a bar can count."""
+
+
+class Bars(Progress):
+    """Our columns, below the heading."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[state]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Put the heading first."""
+        if heading:
+            yield Text(heading, style="dim")
+        yield from super().get_renderables()
+
+
+def track(items: SizedIterable[Item], title: str) -> Iterator[Item]:
+    """Yield the items while a bar shows how many there were."""
+    with Bars() as bars:
+        task = bars.add_task(title, total=len(items), state="")
+        for item in items:
+            yield item
+            bars.advance(task)
 
 
 class Lines(logging.Handler):

@@ -23,6 +23,7 @@ from ilkd_bench.methods.finetune import Finetune
 from ilkd_bench.models import Model, checkpoint, seeded
 from ilkd_bench.module import Optimisation, Teacher
 from ilkd_bench.store import write_text
+from ilkd_bench.tables import place
 from ilkd_bench.tasks import Task
 from ilkd_bench.teacher import BANKED, LOGITS, LiveTeacher, banked, can_bank
 from ilkd_bench.tracking import tracker
@@ -81,7 +82,7 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         student.hf.compile(dynamic=True)  # lengths differ from batch to batch
     teacher_seconds = time.perf_counter() - started
 
-    with tracker(config, folder) as logger:
+    with tracker(config, folder, place(science)) as logger:
         fitted = fit(
             student,
             method,
@@ -99,31 +100,30 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         started = time.perf_counter()
         scores = evaluate(student, task, splits, folder=folder, **where)
         evaluate_seconds = time.perf_counter() - started
+        write_text(folder / "history.csv", pd.DataFrame(fitted.history).to_csv(index=False))
+        save_student(folder, student, method, config, scores)
+        record = {
+            "limited": config["limit_train"] is not None or config["limit_eval"] is not None,
+            "scores": scores,
+            "monitor": f"dev/{task.metric}",
+            "best_epoch": fitted.best_epoch,
+            "teacher": facts
+            | {
+                "dev": teacher_dev,
+                "outputs": teacher.source if any(phase.needs for phase in phases) else None,
+            },
+            "data": {"fingerprint": science["data"]} | {k: len(v) for k, v in splits.items()},
+            "parameters": {"teacher": _parameters(teacher_model), "student": _parameters(student)},
+            "seconds": {
+                "train": fitted.seconds,
+                "teacher": teacher_seconds,
+                "evaluate": evaluate_seconds,
+            },
+            "examples_per_second": fitted.examples / fitted.seconds,
+        } | environment(config["precision"], config["trainer"]["accelerator"])
         if logger:
-            logger.log_metrics(
-                {f"final/{s}/{name}": v for s, part in scores.items() for name, v in part.items()}
-            )
-    write_text(folder / "history.csv", pd.DataFrame(fitted.history).to_csv(index=False))
-    save_student(folder, student, method, config, scores)
-    return {
-        "limited": config["limit_train"] is not None or config["limit_eval"] is not None,
-        "scores": scores,
-        "monitor": f"dev/{task.metric}",
-        "best_epoch": fitted.best_epoch,
-        "teacher": facts
-        | {
-            "dev": teacher_dev,
-            "outputs": teacher.source if any(phase.needs for phase in phases) else None,
-        },
-        "data": {"fingerprint": science["data"]} | {k: len(v) for k, v in splits.items()},
-        "parameters": {"teacher": _parameters(teacher_model), "student": _parameters(student)},
-        "seconds": {
-            "train": fitted.seconds,
-            "teacher": teacher_seconds,
-            "evaluate": evaluate_seconds,
-        },
-        "examples_per_second": fitted.examples / fitted.seconds,
-    } | environment(config["precision"], config["trainer"]["accelerator"])
+            logger.finish(record, fitted.history)
+    return record
 
 
 def fit_settings(config: dict[str, Any], seed: int, **changes: Any) -> Settings:

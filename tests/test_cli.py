@@ -22,7 +22,8 @@ METHODS, SEEDS = ("rail_l", "pkd"), (0, 1)
 SWEEP = ("-m", *toys.SMALL, "method=rail_l,pkd", "seed=0,1")
 OURS = re.compile(
     r"fine-tuning the teacher |building the bank |waiting: |done before: |\d+ runs: |records: "
-    r"|demo_sentiment, tiny12 -> tiny6, |  (failed|skipped): "
+    r"|demo_sentiment, tiny12 -> tiny6, |  (failed|skipped|done): "
+    r"|\d+ runs, \d+ of them to do; "
 )
 
 
@@ -116,10 +117,29 @@ def test_a_sweep_ends_with_a_record_per_run(swept: tuple[Path, dict[str, Any]]) 
         assert set(record["seconds"]) == {"train", "teacher", "evaluate"}
         assert {"torch", "transformers", "python"} <= set(record["versions"])
         assert record["device"].startswith("cpu") and record["examples_per_second"] > 0
-        for name in ("history.csv", "run.log", "predictions/dev.parquet", "student/config.json"):
+        for name in ("history.csv", "run.log", "predictions/dev.parquet"):
             assert (run / name).is_file(), name
         assert not (run / "error.txt").exists() and not list(run.glob("*.ckpt"))
     assert len({record["teacher"]["key"] for _, record in found.values()}) == 1
+
+
+def kept(folder: Path, method: str) -> int:
+    """Return the seed of the student that stayed: by default one of each cell of the table."""
+    (seed,) = [
+        seed
+        for (name, seed), (run, _) in records(folder).items()
+        if name == method and (run / "student/config.json").is_file()
+    ]
+    return seed
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_student_that_is_best_on_dev_stays(
+    method: str, swept: tuple[Path, dict[str, Any]]
+) -> None:
+    found = records(swept[0])
+    score = {seed: found[method, seed][1]["scores"]["dev"]["accuracy"] for seed in SEEDS}
+    assert score[kept(swept[0], method)] == max(score.values())
 
 
 def test_the_teacher_is_fine_tuned_once(swept: tuple[Path, dict[str, Any]]) -> None:
@@ -162,7 +182,7 @@ def test_a_student_loads_in_a_pipeline_and_gives_the_label_names(
 ) -> None:
     from transformers import pipeline
 
-    run, _ = records(swept[0])[("pkd", 0)]
+    run, _ = records(swept[0])["pkd", kept(swept[0], "pkd")]
     classify = pipeline("text-classification", model=str(run / "student"))
     answers = classify(["the soup was delicious .", "the soup was awful ."])
     assert all(answer["label"] in ("negative", "positive") for answer in answers)
@@ -241,11 +261,13 @@ def test_a_run_by_itself_repeats_the_one_of_the_sweep_bit_for_bit(
 ) -> None:
     """In a fresh process, with other folders, a teacher of its own, and words in another order."""
     where = [f"results_dir={tmp_path / 'other'}", f"cache_dir={tmp_path / 'cache'}"]
-    said = command(tmp_path, "run", *where, "seed=1", "method=rail_l", *reversed(toys.SMALL))
+    seed = kept(swept[0], "rail_l")
+    words = [*where, f"seed={seed}", "method=rail_l", *reversed(toys.SMALL)]
+    said = command(tmp_path, "run", *words)
     assert said["code"] == 0, said["err"]
     (path,) = (tmp_path / "other/runs").rglob("record.json")
-    run, record = records(swept[0])[("rail_l", 1)]
-    assert path.parent.name == run.name == f"s1-{record['id']}"
+    run, record = records(swept[0])["rail_l", seed]
+    assert path.parent.name == run.name == f"s{seed}-{record['id']}"
     again, first = without_times(path.parent), without_times(run)
     assert again[0] == first[0]
     assert again[1] == first[1]

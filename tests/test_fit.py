@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -426,6 +427,171 @@ def test_another_seed_gives_other_numbers(tmp_path: Path) -> None:
     other, other_weights = rail_run(tmp_path / "b", seed=1)
     assert history[0]["loss/total"] != other[0]["loss/total"]
     assert not same(weights, other_weights)
+
+
+# ------------------------------------------------------------------------------ kills and resuming
+
+
+class Killed(BaseException):
+    """The end of a process, as far as the training can tell."""
+
+
+SCORES = (0.2, 0.9, 0.9, 0.3, 0.5)  # in the order of the epochs, whenever they are trained
+PHASES = [Phase("first", 2, frozenset()), Phase("second", 3, frozenset())]
+
+
+def resumable(
+    folder: Path, scores: Sequence[float] = SCORES, watch: Any = None
+) -> tuple[list[dict[str, Any]], int, dict[str, Tensor]]:
+    """A training of two phases whose dev score depends on the epoch alone."""
+    student = toys.model()
+    epochs: list[int] = []
+
+    def watched(s: Outputs, t: Outputs, clock: Clock) -> None:
+        epochs.append(clock.epoch + (0 if clock.phase.name == "first" else 2))
+        if watch is not None:
+            watch(clock)
+
+    fitted = train(
+        student,
+        Watched(watched),
+        folder,
+        phases=PHASES,
+        score=lambda logits, labels: {"made": scores[epochs[-1]]},
+        patience=2,
+    )
+    return without_times(fitted.history), fitted.best_epoch, weights_of(student)
+
+
+def until_it_ends(folder: Path, train_once: Callable[[Path], Any]) -> tuple[Any, int]:
+    """Train again after every kill; return the result and the number of kills."""
+    for kills in range(100):
+        try:
+            return train_once(folder), kills
+        except Killed:
+            assert list(folder.rglob("*")), "nothing was kept"
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize(
+    "scores", [SCORES, (0.9, 0.1, 0.9, 0.5, 0.4), (0.1, 0.2, 0.3, 0.4, 0.5)], ids=str
+)
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_kill_around_any_rename_changes_nothing(
+    moment: str, scores: tuple[float, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One training is killed at every checkpoint that it writes, or removes, in turn."""
+    expected = resumable(tmp_path / "whole", scores)
+    replace = os.replace
+    seen: set[Any] = set()
+
+    def killing(source: Any, target: Any) -> None:
+        if moment == "after":
+            replace(source, target)
+        key = (Path(target).name, epoch_of[-1])
+        if key not in seen:
+            seen.add(key)
+            raise Killed
+        if moment == "before":
+            replace(source, target)
+
+    epoch_of: list[Any] = [None]
+
+    def once(folder: Path) -> Any:
+        return resumable(
+            folder,
+            scores,
+            watch=lambda clock: epoch_of.append((clock.phase.name, clock.epoch)),
+        )
+
+    monkeypatch.setattr(os, "replace", killing)
+    found, kills = until_it_ends(tmp_path / "killed", once)
+    assert kills >= len(expected[0]) + 2, "a checkpoint per epoch, and those of the best"
+    assert found[0] == expected[0] and found[1] == expected[1]
+    assert same(found[2], expected[2])
+    assert not list((tmp_path / "killed").rglob("*.ckpt"))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Killed])
+def test_a_training_that_is_stopped_in_any_step_goes_on(
+    error: type[BaseException], tmp_path: Path
+) -> None:
+    """Ctrl-C and a kill; what is finished is not trained again."""
+    expected = resumable(tmp_path / "whole")
+    for step in (0, 4, 8, 10, 13):
+        trained: list[tuple[str, int]] = []
+
+        def watch(clock: Clock, step: int = step, trained: Any = trained) -> None:
+            trained.append((clock.phase.name, clock.epoch))
+            if len(trained) == step + 1:
+                raise error
+
+        folder = tmp_path / f"{error.__name__}{step}"
+        with pytest.raises(error):
+            resumable(folder, watch=watch)
+        found = resumable(folder, watch=watch)
+        assert found[0] == expected[0] and found[1] == expected[1]
+        assert same(found[2], expected[2])
+        assert len(trained) == 3 * len(expected[0]) + step % 3 + 1, "the steps of broken epochs"
+        assert not list(folder.rglob("*.ckpt"))
+
+
+@pytest.mark.parametrize("which", ["phase-2.ckpt", "best.ckpt"])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "garbage"])
+def test_a_damaged_checkpoint_is_noticed(damage: str, which: str, tmp_path: Path) -> None:
+    expected = resumable(tmp_path / "whole")
+    steps = []
+
+    def watch(clock: Clock) -> None:
+        steps.append(clock)
+        if len(steps) == 11:
+            raise Killed
+
+    folder = tmp_path / "killed"
+    with pytest.raises(Killed):
+        resumable(folder, watch=watch)
+    path = folder / "checkpoint" / which
+    content = bytearray(path.read_bytes())
+    half = len(content) // 2
+    content[half] ^= 0x40
+    path.write_bytes(
+        {
+            "truncated": bytes(content[:half]),
+            "flipped": bytes(content),
+            "empty": b"",
+            "garbage": b"\x93" * 9999,
+        }[damage]
+    )
+    found = resumable(folder)
+    assert found[0] == expected[0] and found[1] == expected[1]
+    assert same(found[2], expected[2])
+
+
+def test_a_training_that_fails_keeps_no_checkpoint(tmp_path: Path) -> None:
+    """Trying again the same way would meet the same end."""
+
+    def watch(clock: Clock) -> None:
+        if clock.phase.name == "second":
+            raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        resumable(tmp_path, watch=watch)
+    assert not list(tmp_path.rglob("*.ckpt"))
+
+
+def test_a_killed_training_goes_on_after_its_folder_has_moved(tmp_path: Path) -> None:
+    expected = resumable(tmp_path / "whole")
+
+    def watch(clock: Clock) -> None:
+        if clock.phase.name == "second" and clock.epoch == 1:
+            raise Killed
+
+    with pytest.raises(Killed):
+        resumable(tmp_path / "here", watch=watch)
+    (tmp_path / "here").rename(tmp_path / "there")
+    found = resumable(tmp_path / "there")
+    assert found[0] == expected[0] and found[1] == expected[1]
+    assert same(found[2], expected[2])
 
 
 # ------------------------------------------------------------------------------------ predictions

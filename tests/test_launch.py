@@ -8,10 +8,11 @@ import pytest
 import toys
 
 from ilkd_bench import launch
+from ilkd_bench.jobs import Job
 from ilkd_bench.types import BadInput
 
 
-def plan(folder: Path, *words: str) -> list[launch.Job]:
+def plan(folder: Path, *words: str) -> list[Job]:
     return launch.plan([*words, f"results_dir={folder}/results", f"cache_dir={folder}/cache"])
 
 

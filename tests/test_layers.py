@@ -16,8 +16,19 @@ import ilkd_bench
 PACKAGE = Path(ilkd_bench.__file__).parent
 LAYERS = [  # a module imports only from layers below its own, or from its own without a cycle
     {"types"},
-    {"losses", "layermaps", "schedules", "features", "grammar", "terminal", "store", "layers"},
-    {"methods.base", "settings", "banks"},
+    {
+        "losses",
+        "layermaps",
+        "schedules",
+        "features",
+        "grammar",
+        "terminal",
+        "store",
+        "layers",
+        "students",
+        "selection",
+    },
+    {"methods.base", "settings", "banks", "mirror"},
     {f"methods.{path.stem}" for path in (PACKAGE / "methods").glob("*.py")}
     - {"methods.base", "methods.__init__"}
     | {"tasks", "models", "environment", "progress", "tracking"},
@@ -26,8 +37,11 @@ LAYERS = [  # a module imports only from layers below its own, or from its own w
     {"module"},
     {"fit"},
     {"evaluate"},
-    {"train", "tables", "launch"},
-    {"run"},
+    {"tables", "processes"},
+    {"train", "dashboard"},
+    {"jobs"},
+    {"launch", "sweep"},
+    {"run", "runs"},
 ]
 LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}
 MODULES = sorted(
@@ -45,7 +59,10 @@ RESULTS = [
     "launch",
     "terminal",
     "run",
+    "runs",
     "banks",
+    "dashboard",
+    "mirror",
 ]
 
 
@@ -125,7 +142,7 @@ def test_the_results_tree_does_not_import_the_training_tree(module: str) -> None
     assert not {name.split(".")[0] for name in top} & heavy
 
 
-@pytest.mark.parametrize("module", ["tables", "run", "banks"])
+@pytest.mark.parametrize("module", ["tables", "run", "runs", "banks", "dashboard"])
 def test_the_commands_start_without_torch(module: str) -> None:
     """A fresh process: what the import of a command leaves loaded. `run` imports `launch`."""
     heavy = "torch transformers pytorch_lightning datasets wandb torchmetrics matplotlib".split()

@@ -13,7 +13,7 @@ import pytest
 import toys
 from filelock import FileLock, Timeout
 
-from ilkd_bench import launch, run, store, train
+from ilkd_bench import jobs, launch, processes, run, store, train
 from ilkd_bench.types import BadInput, Incompatible
 
 MEASURED = {
@@ -26,12 +26,26 @@ MEASURED = {
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Any:
     """`run` sets the handlers of the process; give them back."""
-    loggers = [logging.getLogger(), run.log]
+    loggers = [logging.getLogger(), jobs.log]
     before = [(logger, logger.handlers, logger.level) for logger in loggers]
     yield
     for logger, handlers, level in before:
         logger.handlers, logger.level = handlers, level
     logging.captureWarnings(False)
+
+
+def here(work: Any, *arguments: Any) -> int:
+    """Stands in for `processes.alone`: the job in this process, where it can be watched."""
+    try:
+        work(*arguments)
+    except SystemExit as error:
+        return int(error.code or 0)
+    return 0
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "alone", here)
 
 
 class Trainings:
@@ -208,7 +222,7 @@ def test_the_summary_of_a_run_is_one_line_with_scores_seconds_and_place(tmp_path
         "status": "done",
         "config": {k: {"name": k} for k in ("task", "teacher", "student", "method")} | {"seed": 4},
     }
-    assert run.summary(record, tmp_path) == (
+    assert jobs.summary(record, tmp_path) == (
         f"task, teacher -> student, method, seed 4: dev accuracy 0.7500; 1.8 s; {tmp_path}"
     )
 
@@ -227,7 +241,7 @@ def test_a_run_is_held_while_it_goes_on(
         return MEASURED
 
     monkeypatch.setattr(train, "run", measured)
-    assert run.execute(job)["status"] == "done"
+    assert jobs.execute(job)["status"] == "done"
     assert outcomes == ["held"]
     second.acquire(timeout=0)  # free again
     second.release()
@@ -241,7 +255,7 @@ def test_who_comes_second_waits_and_finds_the_run_done(
     done = {"schema": store.SCHEMA, "id": job.id, "status": "done", "config": job.science}
     found: list[dict[str, Any]] = []
     with FileLock(job.folder.with_name(f".{job.folder.name}.lock")):
-        waiting = threading.Thread(target=lambda: found.append(run.execute(job)))
+        waiting = threading.Thread(target=lambda: found.append(jobs.execute(job)))
         waiting.start()
         store.write_record(job.folder, done | MEASURED)
     waiting.join()

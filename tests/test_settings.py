@@ -14,10 +14,11 @@ import toys
 import yaml
 
 from ilkd_bench import launch, settings
+from ilkd_bench.jobs import Job
 from ilkd_bench.types import BadInput
 
 
-def job(folder: Path, *words: str) -> launch.Job:
+def job(folder: Path, *words: str) -> Job:
     """The job of a shrunken demo run; plain values are applied without composing again."""
     groups = tuple(w for w in words if (toys.CONF / w.split("=")[0]).is_dir())
     config = composed(groups)
@@ -74,6 +75,10 @@ WRONG = [
     ("precision", "16", "precision=16: allowed is one of auto, 32-true, 16-mixed, bf16-mixed"),
     ("limit_train", 0, "limit_train=0: allowed is a whole number of at least 1, or null"),
     ("limit_eval", -3, "limit_eval=-3: allowed is a whole number of at least 1, or null"),
+    ("keep_student", "some", "keep_student=some: allowed is one of best, all, none"),
+    ("protocol", "half", "protocol=half: allowed is one of full, select_then_repeat"),
+    ("force", 1, "force=1: allowed is true or false"),
+    ("fail_fast", "yes", "fail_fast=yes: allowed is true or false"),
     ("teacher.recipe.lr", 0, "teacher.recipe.lr=0: allowed is a number above 0"),
     ("teacher.recipe.epochs", 0, "teacher.recipe.epochs=0: allowed is a whole number of at"),
     ("method.weights.kd", -1, "method.weights.kd=-1: allowed is a number from 0"),

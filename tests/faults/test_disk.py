@@ -1,0 +1,102 @@
+"""A disk that is full: the run that meets it fails, the sweep goes on, and room mends it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from driving import REAL, Stage, differences, litter, record, runs, states
+
+pytestmark = pytest.mark.slow
+
+
+class Disk:
+    """A small file system in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def mount(self, options: str) -> None:
+        """Mount it, or skip the test."""
+        word = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.folder)]
+        done = subprocess.run(word, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
+
+    def resize(self, options: str) -> None:
+        """Make room."""
+        word = ["mount", "-o", f"remount,{options}", str(self.folder)]
+        subprocess.run(word, check=True)
+
+    def remove(self) -> None:
+        """Unmount it."""
+        subprocess.run(["umount", "-l", str(self.folder)], capture_output=True, check=False)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    made = Disk(tmp_path / "results")
+    yield made
+    made.remove()
+
+
+def test_a_full_disk_fails_a_training_and_not_the_sweep(
+    undisturbed: Path, tmp_path: Path, disk: Disk
+) -> None:
+    """A training needs seven times its student's weights: two checkpoints of three (one is being
+    written aside), and the best. With the first student on the disk that is too much.
+    """
+    weights = runs(undisturbed)["finetune-0"] / "student/model.safetensors"
+    disk.mount(f"size={int(7.5 * weights.stat().st_size) // 1024 + 80}k")
+    stage = Stage(tmp_path, {})
+    words = ("-m", *REAL, "cache_dir=cache", "method=finetune,vanilla,pkd", "seed=0,1")
+    said = stage.run(*words)
+    assert said["code"] == 1, said
+    assert "Traceback" not in said["out"] + said["err"], said["err"]
+    found = states(tmp_path)
+    assert set(found.values()) <= {"done", "failed"} and "done" in found.values(), found
+    assert "failed" in found.values() or "missing" in said["out"]
+    assert len(stage.log("attempt")) + said["err"].count("No space left") >= 6, "each was tried"
+    expected = runs(undisturbed)
+    done = {n: f for n, f in runs(tmp_path).items() if record(f)["status"] == "done"}
+    assert [d for n, f in done.items() for d in differences(f, expected[n])] == []
+    disk.resize("size=64m")
+    said = stage.run(*words)
+    assert said["code"] == 0 and "6 runs: 6 done" in said["out"], said
+    mended = runs(tmp_path)
+    assert len(mended) == 6
+    assert [d for n, f in mended.items() for d in differences(f, expected[n])] == []
+    assert litter(tmp_path) == []
+
+
+def test_a_disk_without_room_for_a_single_file_is_survived(tmp_path: Path, disk: Disk) -> None:
+    """No lock, folder or record can be made any more; the sweep ends as always."""
+    disk.mount("size=1m,nr_inodes=20")
+    stage = Stage(tmp_path, {}, light=True)
+    words = ("-m", "cache_dir=cache", "method=pkd,alp,vanilla", "seed=0,1")
+    said = stage.run(*words)
+    assert said["code"] == 1, said
+    assert "Traceback" not in said["out"] + said["err"], said["err"]
+    assert "No space left" in said["err"]
+    assert "6 runs: " in said["out"]
+    disk.resize("nr_inodes=10000")
+    assert stage.run(*words)["code"] == 0
+    assert len(states(tmp_path)) == 6 and set(states(tmp_path).values()) == {"done"}
+
+
+def test_a_disk_that_fills_up_between_files_is_survived(tmp_path: Path, disk: Disk) -> None:
+    """Every student takes a third of it."""
+    disk.mount("size=600k")
+    stage = Stage(tmp_path, {}, light=True)
+    words = ("-m", "cache_dir=cache", "keep_student=all", "method=pkd,alp,vanilla", "seed=0,1")
+    said = stage.run(*words, SABOTAGE_BYTES="180000")
+    assert said["code"] == 1, said
+    assert "Traceback" not in said["out"] + said["err"], said["err"]
+    counts = list(states(tmp_path).values())
+    assert counts.count("done") >= 2 and "running" not in counts, counts
+    disk.resize("size=64m")
+    assert stage.run(*words, SABOTAGE_BYTES="180000")["code"] == 0
+    assert set(states(tmp_path).values()) == {"done"} and len(states(tmp_path)) == 6

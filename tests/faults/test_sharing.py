@@ -1,0 +1,88 @@
+"""Two sweeps over one folder share the work; a claim ends with the process that made it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from driving import REAL, Stage, differences, held, litter, record, runs, said, states, wait
+
+pytestmark = pytest.mark.slow
+
+
+def test_two_sweeps_at_once_do_each_run_once_and_end_well(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    """Whoever begins fine-tunes the teacher, not before the other one has begun a run too."""
+    plan = {job: [("teacher step", 1, "wait for the other")] for job in ("vanilla-0", "vanilla-1")}
+    stage = Stage(tmp_path, plan)
+    words = ("-m", *REAL, "cache_dir=cache", "method=vanilla,pkd", "seed=0,1")
+    both = [said(process) for process in [stage.start(*words), stage.start(*words)]]
+    for one in both:
+        assert one["code"] == 0, one
+        assert "4 runs: 4 done" in one["out"]
+    attempts = stage.log("attempt")
+    assert sorted(words[0] for words in attempts) == ["pkd-0", "pkd-1", "vanilla-0", "vanilla-1"]
+    assert len({words[2] for words in attempts}) == 2, "both took part"
+    assert len([words for words in stage.log("fit") if words[2] == "teacher"]) == 1
+    built = [words[2] for words in stage.log("bank")]
+    assert len(built) == len(set(built)) == 3, "dev, train with logits, train with all"
+    found, expected = runs(tmp_path), runs(undisturbed)
+    assert [d for name in found for d in differences(found[name], expected[name])] == []
+    assert litter(tmp_path) == [] and held(tmp_path) == []
+    stage.nobody_left()
+
+
+def test_who_finds_a_run_taken_does_the_others_first(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, {"pkd-0": [("run", 1, "wait")]}, light=True)
+    words = ("-m", "cache_dir=cache", "method=pkd,alp,vanilla")
+    first = stage.start(*words)
+    stage.until("paused")
+    second = stage.start(*words)
+    wait(lambda: len(stage.log("attempt")) == 3, "the second sweep does the other two")
+    assert states(tmp_path)["pkd-0"] == "running"
+    (stage.notes / "go").touch()
+    one, other = said(first), said(second)
+    assert one["code"] == other["code"] == 0
+    by = {words[0]: words[2] for words in stage.log("attempt")}
+    assert by == {"pkd-0": str(first.pid), "alp-0": str(second.pid), "vanilla-0": str(second.pid)}
+    assert len(stage.log("attempt")) == 3
+    assert "done before: " in one["err"] and "done before: " in other["err"]
+
+
+@pytest.mark.parametrize("whom", ["sweep", "job"])
+def test_a_holder_that_dies_frees_its_claim(whom: str, tmp_path: Path) -> None:
+    stage = Stage(tmp_path, {"pkd-0": [("run", 1, "wait")]}, light=True)
+    words = ("cache_dir=cache", "method=pkd")
+    first = stage.start(*words)
+    stage.until("paused")
+    before = set(stage.processes())
+    second = stage.start(*words)
+    (folder,) = runs(tmp_path).values()
+    wait(lambda: bool(stage.log("waits")), "the second one waits")
+    assert len(stage.log("attempt")) == 1
+    if whom == "sweep":
+        first.send_signal(signal.SIGKILL)
+    else:
+        (holder,) = [pid for pid in before if holds(pid, folder)]
+        os.kill(holder, signal.SIGKILL)
+    assert said(second)["code"] == 0
+    assert said(first)["code"] == (-9 if whom == "sweep" else 0), "it finds the run done"
+    assert record(folder)["status"] == "done"
+    assert [words[2] for words in stage.log("attempt")] == [str(first.pid), str(second.pid)]
+    stage.nobody_left()
+    assert held(tmp_path) == []
+
+
+def lock_of(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.lock")
+
+
+def holds(pid: int, folder: Path) -> bool:
+    """Tell whether a process has the run's lock open."""
+    try:
+        return any(p.resolve() == lock_of(folder) for p in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
