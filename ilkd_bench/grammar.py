@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Callable
-from functools import cache
 
 VERSION = 1
 TASKS = ("demo_sentiment", "demo_paraphrase", "demo_nli", "demo_similarity")
@@ -220,11 +219,6 @@ def rows(task: str, split: str) -> list[dict]:
     """
     if split == "few":
         return rows(task, "train")[:FEW]
-    return [dict(row) for row in _drawn(task, split)]
-
-
-@cache
-def _drawn(task: str, split: str) -> list[dict]:
     draw, kinds, columns = _TASKS[task]
     name = f"{VERSION}/{task}/{split}"
     rng, noise = random.Random(name), random.Random(f"{name}/noise")
