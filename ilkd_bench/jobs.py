@@ -20,6 +20,9 @@ from ilkd_bench.types import BadInput, Incompatible
 
 log = logging.getLogger("ilkd_bench")
 
+HELD = 75
+"""Exit code of a process that found another one at its run (EX_TEMPFAIL of sysexits.h)."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -56,7 +59,7 @@ class Job:
         return record is not None and record["status"] == "done" and not self.config["force"]
 
 
-def execute(job: Job, heading: str = "") -> dict[str, Any]:
+def execute(job: Job, heading: str = "", *, wait: bool = True) -> dict[str, Any] | None:
     """Do a run in a process of its own, unless it is done, and return its record.
 
     Whatever happens to the run ends up in its record (`failed`, with the reason); the caller goes
@@ -64,8 +67,11 @@ def execute(job: Job, heading: str = "") -> dict[str, Any]:
 
     Args:
         heading: what to show above the run's bar.
+        wait: where another process is at the run; else None is returned.
     """
-    code = processes.alone(attempt, job, heading)
+    code = processes.alone(attempt, job, heading, wait)
+    if code == HELD and not wait:
+        return None
     record = store.read_record(job.folder) or job.record
     return record if code == 0 and record["status"] != "running" else _died(job, code)
 
@@ -91,13 +97,19 @@ def _record_death(job: Job, reason: str) -> dict[str, Any]:
     return record
 
 
-def attempt(job: Job, heading: str = "") -> None:
-    """Do a run in this process, unless it is done, and write its record."""
+def attempt(job: Job, heading: str = "", wait: bool = True) -> None:
+    """Do a run in this process, unless it is done, and write its record.
+
+    Args:
+        wait: where another process is at the run; else exit with `HELD`.
+    """
     terminal.heading = heading
     with terminal_lines():
         try:
-            with store.locked(job.folder, f"another process is at {job.folder}"):
+            with store.locked(job.folder, f"another process is at {job.folder}", wait=wait):
                 _attempt(job)
+        except store.Held:
+            sys.exit(HELD)
         except OSError as error:  # nothing can be written where the record belongs
             log.error("%s: %s", job.folder, error)
             sys.exit(1)
@@ -179,10 +191,18 @@ def terminal_lines() -> Iterator[None]:
             logger.handlers, logger.level = handlers, level
 
 
+class RunLog(logging.FileHandler):
+    """A file of log lines. On a full disk they are lost: what ends the run tells of the disk."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
+
 @contextmanager
 def logged(run_log: Path) -> Iterator[None]:
     """Keep what we and the libraries say in the run's log."""
-    file = logging.FileHandler(run_log, encoding="utf-8")
+    file = RunLog(run_log, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(file)
     try:

@@ -69,18 +69,25 @@ def file_hash(path: Path, cache_dir: Path) -> str:
     return value
 
 
+class Held(Exception):
+    """Another process holds the lock."""
+
+
 @contextmanager
-def locked(folder: Path, waiting: str) -> Iterator[None]:
+def locked(folder: Path, waiting: str, *, wait: bool = True) -> Iterator[None]:
     """Hold the lock of a folder, which need not exist; the lock dies with its process.
 
     Args:
         waiting: what to say while another process holds it.
+        wait: for the other process; else `Held` is raised.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(_lock_path(folder))
     try:
         lock.acquire(timeout=0)
     except Timeout:
+        if not wait:
+            raise Held(waiting) from None
         log.info("waiting: %s", waiting)
         lock.acquire()
     try:

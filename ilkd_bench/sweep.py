@@ -50,7 +50,10 @@ class Sweep:
         if not wait and store.held(job.folder):
             return False
         started = time.monotonic()
-        self.states[job.id] = execute(job, self.line())["status"]
+        done = execute(job, self.line(), wait=wait)
+        if done is None:  # another sweep has begun it in the meantime
+            return False
+        self.states[job.id] = done["status"]
         self._seconds.append(time.monotonic() - started)
         return True
 

@@ -240,13 +240,14 @@ def banked(
             _fill(draft, live, split, fields, at, batch_size, device)
             live.to(torch.device("cpu"))
 
-        folder = where(fields, at)
+        asked, folder = fields, where(fields, at)
         if at is None and where(BANKED, at).is_dir():  # it has the logits too
             fields, folder = BANKED, where(BANKED, at)
         shapes = _shapes(live.spec, len(split), fields, dtype)
         epoch = None if at is None else snapshot_at(at, len(live.snapshots)) + 1
         known = dict(about) | {"epoch": epoch}
-        return banks.obtain(folder, shapes, known, fill, cache_dir=cache_dir)
+        arrays = banks.obtain(folder, shapes, known, fill, cache_dir=cache_dir)
+        return {name: arrays[name] for name in asked}
 
     def where(fields: frozenset[str], at: float | None) -> Path:
         teacher, rows = live.fingerprint(at, cache_dir), split.teacher.fingerprint

@@ -69,7 +69,8 @@ def test_a_holder_that_dies_frees_its_claim(whom: str, tmp_path: Path) -> None:
         (holder,) = [pid for pid in before if holds(pid, folder)]
         os.kill(holder, signal.SIGKILL)
     assert said(second)["code"] == 0
-    assert said(first)["code"] == (-9 if whom == "sweep" else 0), "it finds the run done"
+    # A sweep whose job was killed tells so, unless the other one has made up for it by then.
+    assert said(first)["code"] in ((-9,) if whom == "sweep" else (0, 1))
     assert record(folder)["status"] == "done"
     assert [words[2] for words in stage.log("attempt")] == [str(first.pid), str(second.pid)]
     stage.nobody_left()
