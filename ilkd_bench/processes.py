@@ -41,7 +41,8 @@ def alone(work: Callable[..., None], *arguments: Any) -> int:
     process = context.Process(target=_inside, args=(work, arguments))
     with _no_interrupt():
         forkserver.ensure_running()
-    process.start()
+    with _known_start_method():
+        process.start()
     try:
         process.join()
     except KeyboardInterrupt:
@@ -63,6 +64,17 @@ def _no_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _known_start_method() -> Iterator[None]:
+    """Have the new process told a default that it knows; joblib's workers have one of their own."""
+    before = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method("forkserver", force=True)
+    try:
+        yield
+    finally:
+        multiprocessing.set_start_method(before, force=True)
 
 
 def _stop(process: Any) -> None:

@@ -101,7 +101,7 @@ def test_ctrl_c_while_the_libraries_are_loaded_shows_no_traceback(tmp_path: Path
     (loading / "transformers.py").write_text(
         "import pathlib, time\n"
         f"pathlib.Path({str(tmp_path / 'sabotage' / 'paused')!r}).touch()\n"
-        "time.sleep(120)\n"
+        "time.sleep(8)\n"
     )
     stage = Stage(tmp_path, {})
     process = stage.start(*REAL, "cache_dir=cache", PYTHONPATH=f"{loading}:{FOUND}")
