@@ -128,8 +128,9 @@ def _attempt(job: Job) -> None:
         if left.is_file():
             left.unlink()
     store.write_record(job.folder, job.record)
-    with logged(job.folder / "run.log"), crash_report(job.folder / "error.txt"):
-        record = job.record | _outcome(job)
+    with logged(job.folder / "run.log"):
+        with crash_report(job.folder / "error.txt"):
+            record = job.record | _outcome(job)
         store.write_record(job.folder, record)
         log.info(summary(record, job.folder))
     students.tidy(job.folder, job.config["keep_student"])

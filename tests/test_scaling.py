@@ -35,7 +35,7 @@ LAUNCHERS = {
     "slurm": ("hydra/launcher=submitit_slurm", "hydra.launcher.timeout_min=20"),
 }
 SLURM = Path(__file__).parent / "slurm"
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "COLUMNS": "80"}
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "COLUMNS": "80"}
 
 
 def missing(name: str) -> str:
