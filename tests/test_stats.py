@@ -174,6 +174,11 @@ def test_weighted_metrics_are_the_package_s_on_repeated_examples(name: str, seed
         assert value == pytest.approx(expected, abs=1e-6)
 
 
+def test_correlation_of_one_repeated_example_is_0_whatever_the_rounding() -> None:
+    x, y = rng(24).normal(size=(2, 50))
+    assert (resampling.pearson(x, y, 7 * np.eye(50)) == 0).all()
+
+
 def test_every_metric_of_the_package_has_a_weighted_form() -> None:
     from ilkd_bench.tasks import CLASS_METRICS, SCORE_METRICS
 
