@@ -18,7 +18,8 @@ from typing import Any
 
 import pandas as pd
 
-from ilkd_bench import store, tables
+from ilkd_bench import store
+from ilkd_bench.scores import frame, read
 from ilkd_bench.types import BadInput
 
 SEEDS_GROUPED = ("row", "lr", "batch_size")
@@ -34,7 +35,7 @@ def workspaces(records: Sequence[dict[str, Any]], *, entity: str, project: str) 
         BadInput: `wandb-workspaces` is not installed, or no run is done.
     """
     ws, _ = _library()
-    scores = tables.frame(records)
+    scores = frame(records)
     scores = scores[scores["main"]]
     if scores.empty:
         raise BadInput(
@@ -67,7 +68,7 @@ def sections(part: pd.DataFrame, terms: Sequence[str]) -> list[Any]:
     """Return the panels of a view.
 
     Args:
-        part: its scores, as `tables.frame` gives them.
+        part: its scores, as `scores.frame` gives them.
         terms: loss terms of its methods.
     """
     ws, wr = _library()
@@ -239,7 +240,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent, as JSON")
     given = parser.parse_args(argv)
     try:
-        records = list(store.records(given.results_dir))
+        records = read(given.results_dir).records
         views = workspaces(records, entity=given.entity or "", project=given.project)
         if given.dry_run:
             print(json.dumps([spec(view) for view in views.values()], indent=1))

@@ -111,7 +111,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-# ------------------------------------------------------------------------------- where a run belongs
+# --- where a run belongs
 
 
 def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -134,18 +134,24 @@ def difference(settings: dict[str, Any], others: Iterable[dict[str, Any]]) -> st
 
 
 def setting(config: dict[str, Any]) -> dict[str, Any]:
-    """Return what all runs of one section share: everything but task, method and what is swept."""
-    return {k: v for k, v in config.items() if k not in ("method", "task", "data", *SWEPT)}
+    """Return what all runs of one section share: all but task, method, and what is swept.
+
+    A given teacher is a checkpoint of its own for every task, and belongs to the task here.
+    """
+    shared = {k: v for k, v in config.items() if k not in ("method", "task", "data", *SWEPT)}
+    return shared | {"teacher": {k: v for k, v in config["teacher"].items() if k != "checkpoint"}}
 
 
 def place(config: dict[str, Any]) -> dict[str, str]:
     """Return the section, row and column of a run: runs with other settings never share a cell."""
     method, task = config["method"], config["task"]
     changed = difference(method, [method_defaults(method["name"])])
+    given = config["teacher"].get("checkpoint")
+    seen = [task, config["data"], *([] if given is None else [given])]
     return {
         "section": store.digest(setting(config))[:8],
         "method": f"{method['name']} ({changed})" if changed else method["name"],
-        "task": f"{task['name']}#{store.digest([task, config['data']])[:6]}",
+        "task": f"{task['name']}#{store.digest(seen)[:6]}",
     }
 
 
@@ -154,12 +160,12 @@ def task_name(task: str) -> str:
     return task.partition("#")[0]
 
 
-# -------------------------------------------------------------------------------------------- frames
+# --- frames
 
 
 def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return the scores of all done runs: one row per run, split and metric."""
-    rows = []
+    found = []
     for record in records:
         config = record["config"]
         if record["status"] != "done":
@@ -175,7 +181,7 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
         for split, scores in record["scores"].items():
             main = main_metric(config["task"], split)
             for metric in sorted(scores.keys() - {"n"}):
-                rows.append(
+                found.append(
                     common
                     | {
                         "split": split,
@@ -187,8 +193,13 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
                 )
     columns = [*CELL, *SWEPT, "id", "folder", "limited", "teacher", "student", "split", "metric"]
     columns += ["main", "monitor", "value"]
-    table = pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(found, columns=columns)
     return table.sort_values([*CELL, "split", "metric", *SWEPT, "id"], ignore_index=True)
+
+
+def rows(table: pd.DataFrame) -> Iterable[Any]:
+    """Yield the rows of a frame, their columns as attributes."""
+    return table.itertuples(index=False)
 
 
 def main_metric(task: dict[str, Any], split: str) -> str:

@@ -35,7 +35,7 @@ def tracker(config: dict[str, Any], folder: Path, place: Mapping[str, str]) -> I
     """Give Lightning's `logger` for a run: False, or its mirror, closed at the end.
 
     Args:
-        place: section, method and task of the run in the tables (`tables.place`).
+        place: section, method and task of the run in the tables (`scores.place`).
     """
     if config["logger"]["name"] == "none":
         yield False

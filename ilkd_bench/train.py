@@ -22,8 +22,8 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.methods.finetune import Finetune
 from ilkd_bench.models import Model, checkpoint, seeded
 from ilkd_bench.module import Optimisation, Teacher
+from ilkd_bench.scores import place
 from ilkd_bench.store import write_text
-from ilkd_bench.tables import place
 from ilkd_bench.tasks import Task
 from ilkd_bench.teacher import BANKED, LOGITS, LiveTeacher, banked, can_bank
 from ilkd_bench.tracking import tracker
