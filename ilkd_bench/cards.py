@@ -239,7 +239,7 @@ def _loading(task: dict[str, Any], inputs: list[str] | None) -> str:
         "from transformers import pipeline",
         "",
         f'classify = pipeline("text-classification", model="{MODEL}")',
-        f"print(classify({example}))",
+        f"print(classify({example}, truncation=True))",
         "```",
     ]
     if task["labels"] is None:

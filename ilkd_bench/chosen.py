@@ -20,7 +20,8 @@ def choose(
 ) -> dict[str, dict[str, Any]]:
     """Return the run of each task, chosen on dev as the tables do.
 
-    Learning rate and batch size by the mean over seeds, then the best seed (of equals the lowest).
+    Learning rate and batch size by the mean over seeds, then the best seed; of equal ones the one
+    that `students.tidy` keeps.
 
     Args:
         records: with their `folder`, as `store.records` yields them.
@@ -87,7 +88,7 @@ def _best(task: str, records: list[dict[str, Any]]) -> dict[str, Any]:
     best = [
         max(
             map(ids.__getitem__, row.split()),
-            key=lambda r: (students.dev_score(r), -r["config"]["seed"]),
+            key=lambda r: (students.dev_score(r), f"s{r['config']['seed']}-{r['id']}"),
         )
         for row in summary[summary["monitor"]]["ids"]
     ]

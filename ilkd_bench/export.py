@@ -36,8 +36,10 @@ FILES = (
 MADE = ("README.md", "record.json", "model.onnx")
 """What is made beside them."""
 
-LEFT_OUT = ("_name_or_path", "name_or_path", "auto_map", "custom_pipelines")
-"""Keys of the JSON files that name folders of the machine, or code to run."""
+LEFT_OUT = frozenset(
+    "_name_or_path name_or_path auto_map custom_pipelines is_local local_files_only".split()
+)
+"""Keys of the JSON files that tell of folders of the machine, or name code to run."""
 
 PUBLIC = (
     "schema id status limited config scores monitor best_epoch teacher data parameters seconds"

@@ -93,6 +93,12 @@ def made(root: Path, found: dict[str, Any], *, student: bool = True) -> Path:
             "auto_map": {"AutoModelForSequenceClassification": "code.Evil"},
         }
         path.write_text(json.dumps(config))
+        path = folder / "student/tokenizer_config.json"
+        config = json.loads(path.read_text()) | {
+            "local_files_only": True,
+            "name_or_path": "/home/me",
+        }
+        path.write_text(json.dumps(config))
         (folder / "student/code.py").write_text("raise SystemExit")
         (folder / "student/pytorch_model.bin").write_bytes(b"a pickle")
     return folder
@@ -204,7 +210,7 @@ def test_the_text_has_scores_with_rows_cost_models_and_how_to_load() -> None:
         "method **pkd** (run abcdef0123)",
         '"temperature": 10',
         "accuracy 0.8500, f1 0.9000 (408 rows)",
-        'classify({"text": "One text.", "text_pair": "Another."})',
+        'classify({"text": "One text.", "text_pair": "Another."}, truncation=True)',
         "python -m ilkd_bench.run task=mrpc lr=.5\n",
     ):
         assert part in text, part
@@ -281,6 +287,7 @@ def test_neither_code_nor_pickles_nor_private_keys_are_exported(
     assert not {"code.py", "pytorch_model.bin"} & {path.name for path in target.iterdir()}
     config = json.loads((target / "config.json").read_text())
     assert not {"auto_map", "_name_or_path"} & set(config) and config["id2label"]["1"] == "yes"
+    assert "local_files_only" not in json.loads((target / "tokenizer_config.json").read_text())
     for path in target.iterdir():
         assert b"/home/me" not in path.read_bytes()
     weights = (folder / "student/model.safetensors").read_bytes()

@@ -14,7 +14,7 @@ import pytest
 import torch
 import toys
 
-from ilkd_bench import chosen, settings, store, submit
+from ilkd_bench import chosen, settings, store, students, submit
 from ilkd_bench.tasks import Task
 from ilkd_bench.types import BadInput
 
@@ -254,8 +254,17 @@ def test_settings_are_chosen_by_the_mean_over_seeds_and_then_the_best_seed(
     records.append(record(science["rte"], 0.99, lr=1e-5, seed=9, status="failed"))
     found = picked(records)["rte"]["config"]
     assert (found["lr"], found["seed"]) == (1e-5, 1)
-    equal = [record(science["rte"], 0.7, seed=seed) for seed in (4, 2, 3)]
-    assert picked(equal)["rte"]["config"]["seed"] == 2
+
+
+def test_of_equal_seeds_the_one_is_taken_whose_student_is_kept(
+    tmp_path: Path, science: dict[str, Any]
+) -> None:
+    for seed in (1, 0, 2):
+        found = stored(tmp_path, record(science["rte"], 0.7, seed=seed))
+        students.tidy(store.run_folder(tmp_path, found["config"], found["id"]), "best")
+    (kept,) = tmp_path.glob("runs/*/*/*/*/student")
+    best = picked(list(store.records(tmp_path)))["rte"]
+    assert tmp_path / best["folder"] / "student" == kept
 
 
 def test_several_methods_or_pairs_must_be_chosen_from_a_list(science: dict[str, Any]) -> None:
