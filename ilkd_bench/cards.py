@@ -175,12 +175,12 @@ def _data(record: dict[str, Any]) -> str:
         source = f"From the hub: {plain(trained)}"
     else:
         source = "Read from files; their hashes are in record.json"
-    labels = task["labels"]
-    told = (
-        f"a score from {plain(task['score_range'])}"
-        if labels is None
-        else ", ".join(map(plain, labels))
-    )
+    if task["labels"] is not None:
+        told = ", ".join(map(plain, task["labels"]))
+    elif task["score_range"] is not None:
+        told = "a score from {} to {}".format(*map(plain, task["score_range"]))
+    else:
+        told = "a score"
     return (
         f"## Data\n\nTask **{plain(task['name'])}**. {source}. Trained on "
         f"{plain(data['train'])} rows. Answers: {told}."

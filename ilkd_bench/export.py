@@ -77,6 +77,7 @@ def export(
         BadInput: there is no such run or student, or the target may not be written.
         onnx_export.Differs: the ONNX file does not compute what the student does.
     """
+    target = target.resolve()  # "." has no name to put a folder beside
     if target.exists() and not target.is_dir():
         raise BadInput(f"{target} is a file; give a folder")
     if target.is_dir() and any(target.iterdir()) and not force:

@@ -182,7 +182,6 @@ def placeholder(sheet: Sheet) -> list[str]:
 
 def write_zip(path: Path, answers: dict[str, list[str]]) -> None:
     """Write the files aside and rename; the same answers give the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -196,6 +195,13 @@ def write_zip(path: Path, answers: dict[str, list[str]]) -> None:
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _require_writable(path: Path) -> None:
+    """Refuse a place where no file can be put, before the long work."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise BadInput(f"{path} cannot be written: give --out FILE.zip")
 
 
 def described(filled: Filled) -> str:
@@ -232,6 +238,7 @@ def submission(args: argparse.Namespace) -> list[str]:
     if not filled:
         why = "; ".join(f"{file}: {reason}" for file, reason in missing.items())
         raise BadInput(f"nothing to submit. {why}")
+    _require_writable(args.out)
     answers = {}
     how = {"cache_dir": args.cache_dir, "batch_size": args.batch_size}
     for number, item in enumerate(filled, 1):

@@ -217,6 +217,15 @@ def test_the_text_has_scores_with_rows_cost_models_and_how_to_load() -> None:
     assert "limited" not in text and "onnx" not in text
 
 
+def test_a_regression_says_what_its_answers_are() -> None:
+    scores = {"dev": {"pearson": 0.5, "n": 8}}
+    task = PAIR | {"labels": None, "score_range": [0, 5], "metric": "pearson", "also": []}
+    found = record(config={"task": task}, scores=scores, monitor="dev/pearson")
+    text = cards.card(export.public(found), licence="mit", language="en", inputs=None)
+    assert "Answers: a score from 0 to 5." in text and "answers with the score itself" in text
+    assert front_matter(text)["metrics"] == ["pearsonr"]
+
+
 def test_without_a_licence_the_card_says_that_one_must_be_chosen() -> None:
     text = cards.card(export.public(record()), licence="other", language=None, inputs=None)
     found = front_matter(text)

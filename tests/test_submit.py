@@ -348,7 +348,7 @@ def test_a_damaged_student_is_one_readable_message(
     (folder / "student/model.safetensors").write_bytes(b"half of it")
     glue(tmp_path / "data", Task(**science["rte"]["task"]), "test")
     code, out, err = command()
-    assert code == 2 and "submission:" not in out and not (tmp_path / "out").exists()
+    assert code == 2 and "submission:" not in out and not list((tmp_path / "out").iterdir())
     assert err.startswith("ilkd_bench: the student in ") and "cannot be loaded" in err
 
 
@@ -364,6 +364,15 @@ def test_a_student_of_other_labels_is_refused(
     glue(tmp_path / "data", Task(**swapped), "test")
     code, _, err = command()
     assert code == 2 and "its labels in another order than its task" in err
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_predicted(
+    tmp_path: Path, science: dict[str, Any], command: Callable[..., tuple]
+) -> None:
+    stored(tmp_path / "results", record(science["rte"], 0.5))
+    glue(tmp_path / "data", Task(**science["rte"]["task"]), "test")
+    code, out, err = command("--out", str(tmp_path))
+    assert (code, out) == (2, "") and f"{tmp_path} cannot be written: give --out" in err
 
 
 def test_nothing_to_submit_says_why(
