@@ -146,8 +146,8 @@ def _cleaned(source: Path) -> str:
 
 
 def _move(aside: Path, target: Path) -> None:
-    """Put a made folder in the place of an absent or empty one, or its files into another."""
-    if not target.is_dir() or not any(target.iterdir()):
+    """Give a made folder its name, or put its files into the folder that has the name already."""
+    if not target.is_dir():
         os.replace(aside, target)
         return
     for name in (*FILES, *MADE):

@@ -345,12 +345,14 @@ def test_a_run_without_a_student_says_what_to_type(
 
 
 def test_a_folder_that_is_not_empty_is_left_alone_unless_forced(
-    tmp_path: Path, command: Callable[..., tuple]
+    tmp_path: Path, command: Callable[..., tuple], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(tmp_path / "results", record())
     target = tmp_path / "hub"
     target.mkdir()
-    assert command("abc", str(target))[0] == 0, "an empty folder will do"
+    monkeypatch.chdir(target)
+    assert command("abc", ".")[0] == 0, "an empty folder will do"
+    assert Path.cwd().samefile(target), "the folder is still the same one"
     (target / "README.md").write_text("old")
     (target / "notes.txt").write_text("mine")
     (target / "model.onnx").write_bytes(b"of another student")
