@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from ilkd_bench import stored, students, tables
+from ilkd_bench import scores, stored, students
 from ilkd_bench.types import BadInput
 
 CHOICES = ("teacher", "student", "method")
@@ -24,7 +24,7 @@ def choose(
     that `students.tidy` keeps.
 
     Args:
-        records: with their `folder`, as `store.records` yields them.
+        records: with their `folder`, as `scores.read` returns them.
         given: teacher, student and method, None where nothing was typed.
         limited: take limited runs of tasks that have no other.
 
@@ -47,7 +47,7 @@ def choose(
 def who(record: dict[str, Any]) -> tuple[str, str, str]:
     """Return teacher, student and method, the latter with what differs from its YAML."""
     config = record["config"]
-    return config["teacher"]["name"], config["student"]["name"], tables.place(config)["method"]
+    return config["teacher"]["name"], config["student"]["name"], scores.place(config)["method"]
 
 
 def _only(records: list[dict[str, Any]], key: str, name: str | None) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ def _whole(task: str, records: list[dict[str, Any]], limited: bool) -> list[dict
 
 def _best(task: str, records: list[dict[str, Any]]) -> dict[str, Any]:
     ids = {record["id"]: record for record in records}
-    summary = tables.summarise(tables.frame(records))
+    summary = scores.summarise(scores.frame(records))
     best = [
         max(
             map(ids.__getitem__, row.split()),
@@ -94,9 +94,9 @@ def _best(task: str, records: list[dict[str, Any]]) -> dict[str, Any]:
     ]
     if len(best) == 1:
         return best[0]
-    configs = [{k: v for k, v in r["config"].items() if k not in tables.SWEPT} for r in best]
+    configs = [{k: v for k, v in r["config"].items() if k not in scores.SWEPT} for r in best]
     told = [
-        f"{record['id']} ({tables.difference(config, configs)})"
+        f"{record['id']} ({scores.difference(config, configs)})"
         for record, config in zip(best, configs, strict=True)
     ]
     raise BadInput(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ilkd_bench import chosen, store, stored, students, tasks, terminal
+from ilkd_bench import chosen, scores, stored, students, tasks, terminal
 from ilkd_bench.tasks import Rows, Task
 from ilkd_bench.types import BadInput
 
@@ -231,7 +231,10 @@ def submission(args: argparse.Namespace) -> list[str]:
         raise BadInput(f"no runs in {args.results_dir}: give --results-dir DIR")
     wanted = dict.fromkeys(sheet.learned for sheet in SHEETS)
     runs = chosen.named(args.run, args.results_dir, wanted, limited=args.limited)
-    rest = [r for r in store.records(args.results_dir) if _of(r) in wanted.keys() - runs.keys()]
+    found = scores.read(args.results_dir)
+    for flaw in found.flaws:
+        print(f"ilkd_bench: {flaw}", file=sys.stderr)
+    rest = [record for record in found.records if _of(record) in wanted.keys() - runs.keys()]
     given = {key: getattr(args, key) for key in chosen.CHOICES}
     runs |= chosen.choose(rest, given, limited=args.limited)
     filled, missing = prepare(runs, args.results_dir, args.data_dir)

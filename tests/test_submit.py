@@ -14,7 +14,7 @@ import pytest
 import torch
 import toys
 
-from ilkd_bench import chosen, settings, store, students, submit
+from ilkd_bench import chosen, scores, settings, store, students, submit
 from ilkd_bench.tasks import Task
 from ilkd_bench.types import BadInput
 
@@ -237,8 +237,9 @@ def test_entailment_of_winograd_is_class_one(science: dict[str, Any]) -> None:
 
 
 def picked(records: list[dict[str, Any]], limited: bool = False, **given: str) -> Any:
+    there = [one | {"folder": one["id"]} for one in records]
     return chosen.choose(
-        records, dict.fromkeys(("teacher", "student", "method")) | given, limited=limited
+        there, dict.fromkeys(("teacher", "student", "method")) | given, limited=limited
     )
 
 
@@ -263,7 +264,7 @@ def test_of_equal_seeds_the_one_is_taken_whose_student_is_kept(
         found = stored(tmp_path, record(science["rte"], 0.7, seed=seed))
         students.tidy(store.run_folder(tmp_path, found["config"], found["id"]), "best")
     (kept,) = tmp_path.glob("runs/*/*/*/*/student")
-    best = picked(list(store.records(tmp_path)))["rte"]
+    best = picked(scores.read(tmp_path).records)["rte"]
     assert tmp_path / best["folder"] / "student" == kept
 
 
@@ -360,7 +361,8 @@ def test_a_student_of_other_labels_is_refused(
     folder = store.run_folder(tmp_path / "results", found["config"], found["id"])
     whole = store.read_record(folder)
     assert whole is not None
-    store.write_record(folder, whole | {"config": whole["config"] | {"task": swapped}})
+    config = whole["config"] | {"task": swapped}
+    store.write_record(folder, whole | {"config": config, "id": settings.run_id(config)})
     glue(tmp_path / "data", Task(**swapped), "test")
     code, _, err = command()
     assert code == 2 and "its labels in another order than its task" in err
