@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 BLUE, ORANGE, INK = "#0072B2", "#D55E00", "#222222"
 COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -67,27 +67,62 @@ def style() -> Iterator[None]:
         yield
 
 
+def place(figure: Figure) -> None:
+    """Give everything its place once, for all forms that the figure is saved in."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+
+
 def wrapped(text: str, width: int) -> str:
     """Break a name into lines, inside a word where there is no other way."""
     return "\n".join(textwrap.wrap(text, max(width, 8), break_on_hyphens=False)) or text
+
+
+def _empty(across: float, down: float, title: str) -> Figure:
+    """Return a figure of so many inches below its title."""
+    heading = wrapped_title(title, across)
+    size = across, down + 0.2 * (heading.count("\n") + 1)
+    figure = Figure(size, layout="constrained")
+    figure.suptitle(heading)
+    return figure
 
 
 def _panels(
     names: Sequence[str], width: float, height: float, title: str, *, most: float = 13
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with one named panel per name, as many in a row as `most` inches take."""
-    columns = max(1, min(len(names), int(most / width)))
-    lines = math.ceil(len(names) / columns)
-    across = max(columns * width, 4.5)
-    heading = wrapped_title(title, across)
-    figure = Figure(
-        (across, lines * height + 0.2 * (heading.count("\n") + 1)), layout="constrained"
-    )
+    columns, lines = _grid(len(names), width, most)
+    headings = [wrapped(name, int(11 * width)) for name in names]
+    tallest = max(heading.count("\n") for heading in headings)
+    figure = _empty(max(columns * width, 5), lines * (height + 0.17 * tallest), title)
     axes = [figure.add_subplot(lines, columns, number + 1) for number in range(len(names))]
-    for name, ax in zip(names, axes, strict=True):
-        ax.set_title(wrapped(name, int(11 * across / columns)))
-    figure.suptitle(heading)
+    for heading, ax in zip(headings, axes, strict=True):
+        ax.set_title(heading)
     return figure, axes
+
+
+def _grid(count: int, width: float, most: float) -> tuple[int, int]:
+    """Return the columns and lines of so many panels, the lines about equally full."""
+    lines = math.ceil(count / max(1, int(most / width)))
+    columns = math.ceil(count / lines)
+    return columns, lines
+
+
+def _legend(figure: Figure, handles: Sequence[Line2D], title: str | None = None) -> None:
+    """Put a legend below all panels, in room of its own."""
+    width, height = figure.get_size_inches()
+    longest = max(len(line) for h in handles for line in str(h.get_label()).split("\n"))
+    columns = max(1, min(len(handles), int(width / (0.75 + 0.078 * longest))))
+    down = sum(
+        max(str(h.get_label()).count("\n") + 1 for h in handles[start : start + columns])
+        for start in range(0, len(handles), columns)
+    )
+    figure.set_size_inches(width, height + 0.19 * down + (0.4 if title else 0.2))
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=columns, title=title, handlelength=3
+    )
 
 
 def wrapped_title(title: str, across: float) -> str:
@@ -112,12 +147,11 @@ def _task(task: str) -> str:
 # ------------------------------------------------------------------------------------- heat maps
 
 
-def heat(value: str, label: str, *, fixed: bool) -> Callable[[Table, str], Figure]:
+def heat(value: str, label: str, most: float | None) -> Callable[[Table, str], Figure]:
     """Return the drawing of a value per pair of layers: a map per method.
 
     Args:
-        fixed: the colours span 0 to 1 and, where there are negative values, -1 to 1; else what
-            there is.
+        most: the largest value there can be; None: the colours end at the largest that there is.
     """
 
     def draw(table: Table, title: str) -> Figure:
@@ -126,18 +160,13 @@ def heat(value: str, label: str, *, fixed: bool) -> Callable[[Table, str], Figur
             for method, part in table.groupby("method", sort=True)
         }
         size = [max(m.shape[axis] for m in maps.values()) for axis in (0, 1)]
-        figure, axes = _panels(
-            list(maps), 0.27 * size[1] + 0.7, 0.27 * size[0] + 0.9, title, most=14
-        )
-        low, high = table[value].min(), table[value].max()
-        if fixed:
-            low, high = (0.0 if low >= 0 else -1.0), 1.0
-        elif low == high:
-            high = low + 1.0
-        norm = Normalize(low, high)
+        figure, axes = _panels(list(maps), 0.3 * size[1] + 0.6, 0.3 * size[0] + 0.9, title, most=14)
+        low, high = table[value].min(), table[value].max() if most is None else most
+        norm = Normalize(math.floor(10 * low) / 10, max(math.ceil(10 * high) / 10, low + 0.1))
         for ax, found in zip(axes, maps.values(), strict=True):
             image = _map(ax, found, norm)
-        figure.colorbar(image, ax=axes, label=label, aspect=30, shrink=0.9, pad=0.01)
+        undefined = f" ({CROSS} undefined)" if table[value].isna().any() else ""
+        figure.colorbar(image, ax=axes, label=label + undefined, aspect=30, shrink=0.9, pad=0.01)
         return figure
 
     return draw
@@ -149,16 +178,17 @@ def _map(ax: Axes, found: Table, norm: Any) -> Any:
     values = found.to_numpy(dtype=float)
     image = ax.imshow(np.ma.masked_invalid(values), cmap=colours, norm=norm, aspect="equal")
     for (i, j), number in np.ndenumerate(values):
-        dark = np.isfinite(number) and norm(number) < 0.55
+        dark = np.isfinite(number) and norm(number) < 0.5
         text = f"{number:.2f}".replace("0.", ".", 1) if np.isfinite(number) else CROSS
         colour = "white" if dark else INK
-        ax.text(j, i, text, ha="center", va="center", size=5.5, color=colour)
+        ax.text(j, i, text, ha="center", va="center", size=6, color=colour, in_layout=False)
     ax.set_xticks(range(values.shape[1]), [str(c) for c in found.columns], size=7)
     ax.set_yticks(range(values.shape[0]), [str(c) for c in found.index], size=7)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.invert_yaxis()  # the first layer is at the bottom, as in a model
-    ax.set_xlabel("teacher layer")
+    zero = " (0: embeddings)" if 0 in found.columns else ""
+    ax.set_xlabel(f"teacher layer{zero}")
     ax.set_ylabel("student layer")
     return image
 
@@ -181,9 +211,11 @@ def dots(
         methods = sorted(table["method"].unique())
         heading = panel(table)
         names = list(dict.fromkeys(heading))
-        labels = [wrapped(method, 30) for method in methods]
-        down = 0.24 * sum(text.count("\n") + 1 for text in labels) + 0.95
+        labels = [wrapped(method, 44) for method in methods]
+        down = sum(0.1 + 0.14 * (text.count("\n") + 1) for text in labels) + 0.95
         figure, axes = _panels(names, 3.1, down, title)
+        longest = max(len(line) for text in labels for line in text.split("\n"))
+        figure.set_size_inches(figure.get_figwidth() + 0.07 * longest, figure.get_figheight())
         for ax, name in zip(axes, names, strict=True):
             part = table[heading == name]
             _dots(ax, part, methods, value, scale)
@@ -195,7 +227,7 @@ def dots(
             Line2D([], [], marker="o", ls="", mfc="none", mec=BLUE, label="one seed"),
             Line2D([], [], marker="|", ls="", mec=INK, ms=12, mew=2, label="mean over seeds"),
         ]
-        figure.legend(handles=marks, loc="outside lower center", ncols=2)
+        _legend(figure, marks)
         return figure
 
     return draw
@@ -259,7 +291,7 @@ def points(
             Line2D([], [], ls="", label=wrapped(method, 34), **mark(number))
             for number, method in enumerate(methods)
         ]
-        figure.legend(handles=marks, loc="outside right upper", title="mean ± standard deviation")
+        _legend(figure, marks, "mean ± standard deviation over seeds")
         return figure
 
     return draw
@@ -288,30 +320,42 @@ def _point(ax: Axes, row: Any, columns: Any, scales: tuple[float, float], number
 def curves(table: Table, title: str) -> Figure:
     """Draw each method's loss terms above its dev scores, means over seeds in their range."""
     methods = sorted(table["method"].unique())
-    quantities = sorted(table["quantity"].unique())
-    figure, axes = _panels(methods, 2.9, 3.9, title)
-    for ax, method in zip(axes, methods, strict=True):
+    quantities = sorted(table["quantity"].unique(), key=lambda q: (not q.startswith("loss/"), q))
+    columns, lines = _grid(len(methods), 2.9, 13)
+    figure = _empty(max(2.9 * columns, 5), 4.2 * lines, title)
+    grid = figure.add_gridspec(2 * lines, columns, height_ratios=[3, 2] * lines)
+    for number, method in enumerate(methods):
+        line, column = divmod(number, columns)
+        upper = figure.add_subplot(grid[2 * line, column])
+        lower = figure.add_subplot(grid[2 * line + 1, column], sharex=upper)
         part = table[table["method"] == method]
-        ax.set_axis_off()
-        upper, lower = ax.inset_axes((0, 0.44, 1, 0.56)), ax.inset_axes((0, 0, 1, 0.36))
-        for target, kind, scale in ((upper, "loss/", 1.0), (lower, "dev/", 100.0)):
+        for ax, kind, scale in ((upper, "loss/", 1.0), (lower, "dev/", 100.0)):
             for name, own in part[part["quantity"].str.startswith(kind)].groupby("quantity"):
-                _curve(target, own, scale, quantities.index(name))
-            target.grid(axis="both")
-            target.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+                _curve(ax, own, scale, quantities.index(name))
+            ax.grid(axis="both")
         losses = part[part["quantity"].str.startswith("loss/")]
         if len(losses) and losses["least"].min() > 0:
-            upper.set_yscale("log")
+            _logarithmic(upper)
+        upper.set_title(wrapped(method, 32))
         upper.tick_params(labelbottom=False)
-        upper.set_ylabel("loss, unweighted")
+        lower.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        upper.set_ylabel("loss")
         lower.set_ylabel("dev (times 100)")
         lower.set_xlabel("epoch")
     handles = [
         Line2D([], [], label=wrapped(_quantity(name), 30), **_line(number))
         for number, name in enumerate(quantities)
     ]
-    figure.legend(handles=handles, loc="outside right upper", handlelength=3.5)
+    _legend(figure, handles)
     return figure
+
+
+def _logarithmic(ax: Axes) -> None:
+    """Use a logarithmic axis with plain numbers; matplotlib's own are mathematics."""
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=8))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _quantity(name: str) -> str:
@@ -394,15 +438,15 @@ def pca(table: Table, title: str) -> Figure:
         for model, (colour, marker, _) in MODELS.items()
         for text in [f"{model}: rows, last intermediate layer"]
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    _legend(figure, handles)
     return figure
 
 
 def _way(ax: Axes, own: Table, colour: str, marker: str, line: str) -> None:
     rows, means = own[own["kind"] == "row"], own[own["kind"] == "mean"]
     ax.plot(rows["pc1"], rows["pc2"], marker, color=colour, ms=2.6, alpha=0.6, mew=0, zorder=1)
-    numbered: Any = {"marker": marker, "ms": 10, "mfc": "white"}
+    numbered: Any = {"marker": marker, "ms": 8.5, "mfc": "white"}
     ax.plot(means["pc1"], means["pc2"], color=colour, ls=line, zorder=2, **numbered)
     for row in means.to_dict("records"):
         x, y, number = row["pc1"], row["pc2"], str(row["layer"])
-        ax.text(x, y, number, ha="center", va="center", size=6, color=INK, zorder=3)
+        ax.text(x, y, number, ha="center", va="center", size=5.5, color=INK, zorder=3)

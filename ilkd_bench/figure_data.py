@@ -26,6 +26,8 @@ PAPER_PAIRS = ((1, 2), (2, 4), (3, 6))
 def runs(records: Records) -> pd.DataFrame:
     """Return the done runs, one a row; `chosen`: made with the settings that the tables show."""
     scores = tables.frame(records)
+    if scores.empty:
+        return pd.DataFrame(columns=[*RUN, "chosen", "folder", "seconds"]).astype({"chosen": bool})
     keys = [*tables.CELL, "lr", "batch_size"]
     best = tables.summarise(scores)[keys].drop_duplicates().assign(chosen=True)
     found = scores[scores["monitor"]][RUN].merge(best, on=keys, how="left")
@@ -110,8 +112,8 @@ def _all_pairs(results_dir: Path, records: Records, value: str) -> pd.DataFrame:
 def paper_pairs(results_dir: Path, records: Records) -> pd.DataFrame:
     """Return the cosine of RAIL-KD's three pairs of layers, of every run."""
     table = _analysed(results_dir, records, "similarity", [*LAYERS, "cosine"])
-    pairs = [tuple(p) for p in table[["student_layer", "teacher_layer"]].to_numpy()]
-    wanted = table[[pair in PAPER_PAIRS for pair in pairs]]
+    pairs = zip(table["student_layer"], table["teacher_layer"], strict=True)
+    wanted = table[pd.Series([pair in PAPER_PAIRS for pair in pairs], table.index, dtype=bool)]
     return _ordered(wanted.dropna(subset="cosine"), LAYERS)
 
 
@@ -192,7 +194,7 @@ def ood(results_dir: Path, records: Records) -> pd.DataFrame:
 def curves(results_dir: Path, records: Records) -> pd.DataFrame:
     """Return every loss term and the dev scores per epoch: mean, least and most over seeds."""
     table = _history(results_dir, records, [])
-    names = [c for c in table if str(c).startswith(("loss/", "dev/"))]
+    names = [c for c in table if str(c).startswith(("loss/", "dev/")) and c != "dev/n"]
     keys = [*RUN, "epoch"]
     told = table.melt(keys, names, "quantity", "value").dropna(subset="value")
     by = told.groupby([*GROUP, "quantity", "epoch"], as_index=False, sort=True)

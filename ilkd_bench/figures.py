@@ -58,7 +58,7 @@ FIGURES = (
         "similarity",
         "Cosine similarity of teacher and student layers, mean over dev rows and seeds",
         figure_data.cosine,
-        drawing.heat("cosine", "cosine similarity", fixed=True),
+        drawing.heat("cosine", "cosine similarity", 1),
         POOLING,
         NO_COSINE,
     ),
@@ -74,7 +74,7 @@ FIGURES = (
         "cka",
         "Linear CKA of teacher and student layers, mean over seeds",
         figure_data.cka,
-        drawing.heat("cka", "linear CKA", fixed=True),
+        drawing.heat("cka", "linear CKA", 1),
         POOLING,
         f"no run is analysed: type {ANALYSE} (it needs stored students: keep_student=all)",
     ),
@@ -91,7 +91,7 @@ FIGURES = (
         "Attention of student layers to teacher layers, mean over training rows and seeds "
         "(as RAIL-KD's Figure 3)",
         figure_data.attention,
-        drawing.heat("weight", "attention weight", fixed=False),
+        drawing.heat("weight", "attention weight", None),
         TASK,
         f"no run of a method that attends to layers is analysed: type {RUN} and {ANALYSE}",
     ),
@@ -198,8 +198,8 @@ def parts(table: pd.DataFrame, apart: Sequence[str]) -> Iterator[tuple[list[str]
         words["pooling"] = table["pooling"]
         several["pooling"] = True
     for key, part in table.groupby(list(words.values()), sort=True):
-        named = dict(zip(words, key, strict=True))
-        yield [named[name] for name in words if several[name]], part.reset_index(drop=True)
+        named = [str(word) for name, word in zip(words, key, strict=True) if several[name]]
+        yield named, part.reset_index(drop=True)
 
 
 def title(declared: Declared, part: pd.DataFrame, subtitle: str) -> str:
@@ -244,6 +244,7 @@ def write(
         store.write_text(folder / f"{stem}.csv", text)
         with drawing.style():
             figure = declared.draw(part, title(declared, part, told[part["section"].iloc[0]]))
+            drawing.place(figure)
             for form in forms:
                 path = folder / f"{stem}.{form}"
                 _write_bytes(path, render(figure, form))
