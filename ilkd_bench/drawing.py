@@ -165,8 +165,9 @@ def heat(value: str, label: str, most: float | None) -> Callable[[Table, str], F
         norm = Normalize(math.floor(10 * low) / 10, max(math.ceil(10 * high) / 10, low + 0.1))
         for ax, found in zip(axes, maps.values(), strict=True):
             image = _map(ax, found, norm)
+        shrink = min(0.9, 5 / figure.get_figheight())
         undefined = f" ({CROSS} undefined)" if table[value].isna().any() else ""
-        figure.colorbar(image, ax=axes, label=label + undefined, aspect=30, shrink=0.9, pad=0.01)
+        figure.colorbar(image, ax=axes, label=label + undefined, aspect=30, shrink=shrink, pad=0.01)
         return figure
 
     return draw
@@ -212,17 +213,19 @@ def dots(
         heading = panel(table)
         names = list(dict.fromkeys(heading))
         labels = [wrapped(method, 44) for method in methods]
-        down = sum(0.1 + 0.14 * (text.count("\n") + 1) for text in labels) + 0.95
-        figure, axes = _panels(names, 3.1, down, title)
+        room = np.array([0.1 + 0.14 * (text.count("\n") + 1) for text in labels])  # inches
+        places = dict(zip(methods, np.cumsum(room) - room / 2, strict=True))
+        figure, axes = _panels(names, 3.1, room.sum() + 0.95, title)
         longest = max(len(line) for text in labels for line in text.split("\n"))
         figure.set_size_inches(figure.get_figwidth() + 0.07 * longest, figure.get_figheight())
         for ax, name in zip(axes, names, strict=True):
             part = table[heading == name]
-            _dots(ax, part, methods, value, scale)
+            _dots(ax, part, places, value, scale)
             ax.set_xlabel(wrapped(label(part), 32))
             spec = ax.get_subplotspec()
             first = spec is None or spec.is_first_col()
-            ax.set_yticks(range(len(methods)), labels if first else [""] * len(labels), size=8)
+            ax.set_yticks(list(places.values()), labels if first else [""] * len(labels), size=8)
+            ax.set_ylim(room.sum(), 0)
         marks = [
             Line2D([], [], marker="o", ls="", mfc="none", mec=BLUE, label="one seed"),
             Line2D([], [], marker="|", ls="", mec=INK, ms=12, mew=2, label="mean over seeds"),
@@ -233,14 +236,13 @@ def dots(
     return draw
 
 
-def _dots(ax: Axes, part: Table, methods: list[str], value: str, scale: float) -> None:
-    for place, method in enumerate(methods):
+def _dots(ax: Axes, part: Table, places: dict[str, float], value: str, scale: float) -> None:
+    for method, place in places.items():
         found = scale * part.loc[part["method"] == method, value].to_numpy()
         if len(found):
             ax.plot([found.mean()], [place], "|", color=INK, ms=14, mew=2)
-            spread = np.linspace(-0.16, 0.16, len(found)) if len(found) > 1 else np.zeros(1)
+            spread = np.linspace(-0.04, 0.04, len(found)) if len(found) > 1 else np.zeros(1)
             ax.plot(found, place + spread, "o", mfc="none", mec=BLUE, ms=4.5)
-    ax.set_ylim(len(methods) - 0.5, -0.5)
     ax.grid(axis="both")
     ax.margins(x=0.08)
     ax.xaxis.set_major_locator(MaxNLocator(5))
@@ -335,7 +337,7 @@ def curves(table: Table, title: str) -> Figure:
             ax.grid(axis="both")
         losses = part[part["quantity"].str.startswith("loss/")]
         if len(losses) and losses["least"].min() > 0:
-            _logarithmic(upper)
+            _logarithmic(upper, losses["most"].max() / losses["least"].min())
         upper.set_title(wrapped(method, 32))
         upper.tick_params(labelbottom=False)
         lower.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -350,10 +352,11 @@ def curves(table: Table, title: str) -> Figure:
     return figure
 
 
-def _logarithmic(ax: Axes) -> None:
+def _logarithmic(ax: Axes, ratio: float) -> None:
     """Use a logarithmic axis with plain numbers; matplotlib's own are mathematics."""
     ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=8))
+    subs = (1, 2, 5) if ratio < 100 else (1,)
+    ax.yaxis.set_major_locator(LogLocator(10, subs=subs, numticks=8))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
 

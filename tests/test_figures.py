@@ -359,6 +359,7 @@ def test_eighteen_methods_have_marks_that_differ_without_colour() -> None:
 def test_no_two_texts_overlap(tmp_path: Path) -> None:
     """Headings, tick labels, axis labels and legends, with 18 methods of long names."""
     methods = [f"a_method_{n} (projection_width=256 temperature={n})" for n in range(18)]
+    methods[7] += " and many other settings" * 3
     for n, name in enumerate(methods):
         put(tmp_path, f"m{n:02}", 0, dev=0.5 + n / 100, method_settings={"name": name})
     for name in ("seeds", "time"):
