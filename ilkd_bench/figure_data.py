@@ -193,7 +193,7 @@ def ood(results_dir: Path, records: Records) -> pd.DataFrame:
 
 def curves(results_dir: Path, records: Records) -> pd.DataFrame:
     """Return every loss term and the dev scores per epoch: mean, least and most over seeds."""
-    table = _history(results_dir, records, [])
+    table = _history(results_dir, records)
     names = [c for c in table if str(c).startswith(("loss/", "dev/")) and c != "dev/n"]
     keys = [*RUN, "epoch"]
     told = table.melt(keys, names, "quantity", "value").dropna(subset="value")
@@ -205,7 +205,7 @@ def curves(results_dir: Path, records: Records) -> pd.DataFrame:
 
 def layers(results_dir: Path, records: Records) -> pd.DataFrame:
     """Return the teacher layers that were drawn per epoch, for every student layer of every run."""
-    table = _history(results_dir, records, [])
+    table = _history(results_dir, records)
     if "layers" not in table:
         return pd.DataFrame(columns=[*RUN, "epoch", "student_layer", "teacher_layer"])
     table = table.dropna(subset="layers")[[*RUN, "epoch", "layers"]]
@@ -220,7 +220,7 @@ def layers(results_dir: Path, records: Records) -> pd.DataFrame:
     return _ordered(long[[*RUN, *columns]], columns)
 
 
-def _history(results_dir: Path, records: Records, columns: Sequence[str]) -> pd.DataFrame:
+def _history(results_dir: Path, records: Records) -> pd.DataFrame:
     found = runs(records)
     again = "run it again with force=true"
-    return _collect(results_dir, found[found["chosen"]], "history.csv", ["epoch", *columns], again)
+    return _collect(results_dir, found[found["chosen"]], "history.csv", ["epoch"], again)

@@ -43,9 +43,9 @@ class Declared:
     missing: str
 
 
-def _metric(words: str) -> Callable[[pd.DataFrame], str]:
+def _metric(words: str, column: str = "metric") -> Callable[[pd.DataFrame], str]:
     """Return the label of an axis with the metrics of its rows."""
-    return lambda t: words + " or ".join(map(drawing.metric_in_words, sorted(t["metric"].unique())))
+    return lambda t: words + " or ".join(map(drawing.metric_in_words, sorted(t[column].unique())))
 
 
 NO_COSINE = (
@@ -125,9 +125,9 @@ FIGURES = (
             "score_dev std_dev",
             "score_ood std_ood",
             lambda t: t["task"].str.partition("#")[0] + ", " + t["split"].str.removeprefix("ood/"),
-            lambda t: tuple(  # type: ignore[arg-type,return-value]
-                f"{where} {' or '.join(map(drawing.metric_in_words, sorted(t[column].unique())))}"
-                for where, column in (("dev", "metric_dev"), ("out of domain", "metric_ood"))
+            lambda t: (
+                _metric("dev ", "metric_dev")(t),
+                _metric("out of domain ", "metric_ood")(t),
             ),
             (100, 100),
         ),
