@@ -26,7 +26,7 @@ import pandas as pd
 import torch
 from safetensors.torch import load_file
 
-from ilkd_bench import launch, models, store, train
+from ilkd_bench import launch, models, scores, store, train
 from ilkd_bench.data import Split, sorted_batches, to_device
 from ilkd_bench.environment import device_here
 from ilkd_bench.jobs import Job, terminal_lines
@@ -193,7 +193,7 @@ def select(results_dir: Path, typed: Sequence[str]) -> list[dict[str, Any]]:
     Raises:
         BadInput: there are no records, or none with such an id.
     """
-    records = list(store.records(results_dir))
+    records = scores.read(results_dir).records
     if not records:
         raise BadInput(
             f"no runs in {results_dir}: give --results-dir DIR, or run something first, e.g. "

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from ilkd_bench import tables
+from ilkd_bench import scores
 from ilkd_bench.types import BadInput
 
 Records = Sequence[dict[str, Any]]
@@ -25,12 +25,12 @@ PAPER_PAIRS = ((1, 2), (2, 4), (3, 6))
 
 def runs(records: Records) -> pd.DataFrame:
     """Return the done runs, one a row; `chosen`: made with the settings that the tables show."""
-    scores = tables.frame(records)
-    if scores.empty:
+    table = scores.frame(records)
+    if table.empty:
         return pd.DataFrame(columns=[*RUN, "chosen", "folder", "seconds"]).astype({"chosen": bool})
-    keys = [*tables.CELL, "lr", "batch_size"]
-    best = tables.summarise(scores)[keys].drop_duplicates().assign(chosen=True)
-    found = scores[scores["monitor"]][RUN].merge(best, on=keys, how="left")
+    keys = [*scores.CELL, "lr", "batch_size"]
+    best = scores.summarise(table)[keys].drop_duplicates().assign(chosen=True)
+    found = table[table["monitor"]][RUN].merge(best, on=keys, how="left")
     about = {record["id"]: record for record in records}
     return found.assign(
         chosen=found["chosen"].notna(),
@@ -76,7 +76,7 @@ def _analysed(
     """Return what was analysed of each cell: its chosen runs; others where none of these was."""
     again = "type python -m ilkd_bench.analyse --force"
     found = _collect(results_dir, runs(records), f"analysis/{name}.csv", columns, again)
-    best = found.groupby(tables.CELL)["chosen"].transform("max")
+    best = found.groupby(scores.CELL)["chosen"].transform("max")
     return found[found["chosen"] == best][[*RUN, *columns]]
 
 
@@ -143,11 +143,11 @@ def pca(results_dir: Path, records: Records) -> pd.DataFrame:
     keys = ["pooling", "plane", "model", "layer"]
     columns = [*keys, "row", "label", "pc1", "pc2", "share_1", "share_2"]
     table = _analysed(results_dir, records, "pca", columns)
-    table = table[table["seed"] == table.groupby(tables.CELL)["seed"].transform("min")]
-    table = table[table["id"] == table.groupby(tables.CELL)["id"].transform("min")]
+    table = table[table["seed"] == table.groupby(scores.CELL)["seed"].transform("min")]
+    table = table[table["id"] == table.groupby(scores.CELL)["id"].transform("min")]
     shares = ["share_1", "share_2"]
     means = table.groupby([*RUN, *keys, *shares], as_index=False)[["pc1", "pc2"]].mean()
-    last = table.groupby([*tables.CELL, "pooling", "model"])["layer"].transform("max")
+    last = table.groupby([*scores.CELL, "pooling", "model"])["layer"].transform("max")
     rows = table[table["layer"] == last].assign(kind="row")
     joined = pd.concat([means.assign(kind="mean"), rows], ignore_index=True)
     return _ordered(joined, ["pooling", "model", "kind", "layer", "row"])[
@@ -164,10 +164,10 @@ def _ordered(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 
 def seeds(results_dir: Path, records: Records) -> pd.DataFrame:
     """Return the main score of every chosen run on every split."""
-    scores = tables.frame(records)
+    table = scores.frame(records)
     found = runs(records)
     chosen = found.loc[found["chosen"], "id"]
-    wanted = scores[scores["main"] & scores["id"].isin(chosen)]
+    wanted = table[table["main"] & table["id"].isin(chosen)]
     return _ordered(wanted[[*RUN, "split", "metric", "value"]], ["split", "metric"])
 
 

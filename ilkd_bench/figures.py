@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ilkd_bench import drawing, figure_data, store, tables
+from ilkd_bench import drawing, figure_data, scores, store
 from ilkd_bench.figure_data import Records
 from ilkd_bench.types import BadInput
 
@@ -163,13 +163,13 @@ FIGURES = (
 
 def subtitles(records: Records) -> dict[str, str]:
     """Return for each section its pair, its settings, and whether its runs are limited."""
-    shared = {tables.place(r["config"])["section"]: tables.setting(r["config"]) for r in records}
+    shared = {scores.place(r["config"])["section"]: scores.setting(r["config"]) for r in records}
     told = {}
     for key, own in shared.items():
         pair = (own["teacher"]["name"], own["student"]["name"])
         same = [o for o in shared.values() if (o["teacher"]["name"], o["student"]["name"]) == pair]
-        apart = tables.difference(own, same)
-        limits = ", ".join(f"{k}={own[k]}" for k in tables.LIMITS if own[k] is not None)
+        apart = scores.difference(own, same)
+        limits = ", ".join(f"{k}={own[k]}" for k in scores.LIMITS if own[k] is not None)
         words = [f"{pair[0]} to {pair[1]}", f"{own['epochs']} epochs"]
         words += [f"LIMITED RUNS ({limits}), not for comparing"] if limits else []
         words += [f"apart from others of this pair: {apart}"] if apart else []
@@ -288,7 +288,10 @@ def main(argv: Sequence[str]) -> int:
     forms = ("svg", "pdf", "png") if args.png else ("svg", "pdf")
     without = []
     try:
-        records = list(store.records(args.results_dir))
+        found = scores.read(args.results_dir)
+        records = found.records
+        for flaw in found.flaws:
+            print(f"ilkd_bench: {flaw}", file=sys.stderr)
         if not records:
             raise BadInput(f"no records in {args.results_dir / 'runs'}: run something, e.g. {RUN}")
         for declared in FIGURES:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from ilkd_bench import stats
+
 POOLINGS = ("cls", "mean")
 Pooled = dict[str, np.ndarray]
 """Pooling -> the vectors of some rows, [n, L+1, H] in float64; index 0 is the embedding output."""
@@ -25,11 +27,6 @@ def _centred(x: np.ndarray) -> np.ndarray:
     return centred if np.linalg.norm(centred) > 1e-6 * np.linalg.norm(x) else centred * 0
 
 
-def _cosine(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the mean over rows of the cosine between two [n, d]."""
-    return float((_unit(x) * _unit(y)).sum(axis=1).mean())
-
-
 def _distance(x: np.ndarray, y: np.ndarray) -> float:
     """Return the mean over rows of the distance between two [n, d] scaled to length 1."""
     return float(np.linalg.norm(_unit(x) - _unit(y), axis=1).mean())
@@ -43,9 +40,7 @@ def _cka(x: np.ndarray, y: np.ndarray) -> float:
     x, y = _centred(x), _centred(y)
     if not x.any() or not y.any():
         return float("nan")
-    gram_x, gram_y = x @ x.T, y @ y.T  # [n, n]
-    both = np.linalg.norm(gram_x) * np.linalg.norm(gram_y)
-    return float((gram_x * gram_y).sum() / both)
+    return stats.cka(x, y)
 
 
 def similarity(s: Pooled, t: Pooled) -> pd.DataFrame:
@@ -66,7 +61,7 @@ def similarity(s: Pooled, t: Pooled) -> pd.DataFrame:
                         "student_layer": i,
                         "teacher_layer": j,
                         "rows": len(a),
-                        "cosine": _cosine(a, b) if equal else float("nan"),
+                        "cosine": stats.cosine(a, b) if equal else float("nan"),
                         "cka": _cka(a, b),
                         "distance": _distance(a, b) if equal else float("nan"),
                     }

@@ -14,7 +14,7 @@ import pytest
 import torch
 import toys
 
-from ilkd_bench import analyse, jobs, launch, similarity, store
+from ilkd_bench import analyse, jobs, launch, scores, similarity, store
 from ilkd_bench.types import Outputs
 
 # ---------------------------------------------------------------------------------- the numbers
@@ -215,7 +215,7 @@ def test_the_numbers_are_those_of_the_stored_student_and_the_fine_tuned_teacher(
 
     from ilkd_bench import tasks
 
-    record = next(r for r in store.records(results) if r["config"]["method"]["name"] == "pkd")
+    record = next(r for r in scores.read(results).records if r["config"]["method"]["name"] == "pkd")
     folder = results / record["folder"]
     job = analyse.job_of(record, None, None)
     tables = analyse.analyse(job, folder, rows=6, seed=5)

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from test_tables import record
 
-from ilkd_bench import drawing, figure_data, figures, store
+from ilkd_bench import drawing, figure_data, figures, scores, store
 
 HOSTILE = "a$b_c%d{\\frac}^2<script>&amp;--$\\alpha$"
 
@@ -106,7 +106,7 @@ def whole(results: Path, methods: list[str], seeds: int = 2, **other: Any) -> No
 
 
 def records(results: Path) -> list[dict[str, Any]]:
-    return list(store.records(results))
+    return scores.read(results).records
 
 
 # ---------------------------------------------------------------------------------- the numbers
