@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import toys
 
-from ilkd_bench import mirror, scores, store
+from ilkd_bench import mirror, scores
 from ilkd_bench.tracking import Mirror, flat, numbers, opening, tracker
 
 PLACE = {"section": "5ec710n", "method": "rail_l", "task": "demo_sentiment#c01"}
