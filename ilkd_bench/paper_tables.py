@@ -160,7 +160,7 @@ def _caption(table: Table, own: pd.DataFrame, found: Findings) -> str:
     metrics = ", ".join(
         f"{column.label} {metric}"
         for column in table.columns
-        for metric in set(findings.rows_of(own, column.task, column.split)["metric"])
+        for metric in sorted(set(findings.rows_of(own, column.task, column.split)["metric"]))
     )
     told = f"{pair}. {what}; {metrics}. Protocol: {findings.protocol(frame)}."
     return f"{told} {overview.BOLD}" if table.shows == "scores" else told

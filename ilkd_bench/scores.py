@@ -198,6 +198,8 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     columns = [*CELL, *SWEPT, "id", "folder", "limited", "teacher", "student", "split", "metric"]
     columns += ["main", "monitor", "value"]
     table = pd.DataFrame(found, columns=columns)
+    kinds = {"limited": bool, "main": bool, "monitor": bool, "value": float}
+    table = table.astype(kinds)  # an empty frame has no kinds of its own
     return table.sort_values([*CELL, "split", "metric", *SWEPT, "id"], ignore_index=True)
 
 
