@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from test_tables import record
+from made import record
 
 from ilkd_bench import drawing, figure_data, figures, scores, store
 
@@ -31,7 +31,8 @@ def put(
     **other: Any,
 ) -> dict[str, Any]:
     """Write a made-up run, and return its record."""
-    found = record(method, seed=seed, dev=dev, **other)
+    splits = {"dev": {"accuracy": dev, "f1": dev / 2, "n": 400}}
+    found = record(method, seed=seed, dev=dev, ood={"paws": dev - 0.3}, splits=splits, **other)
     pair = f"{found['config']['teacher']['name']}-{found['config']['student']['name']}"
     place = results / "runs" / found["config"]["task"]["name"] / pair
     folder = place / method.replace("/", "_") / f"s{seed}-{found['id']}"
@@ -267,7 +268,7 @@ def test_pairs_settings_tasks_and_limited_runs_never_share_a_figure(tmp_path: Pa
     whole(tmp_path, ["pkd"])
     whole(tmp_path, ["pkd"], limit_train=100)
     whole(tmp_path, ["pkd"], task="rte")
-    whole(tmp_path, ["pkd"], teacher={"name": "huge"})
+    whole(tmp_path, ["pkd"], teacher="huge")
     for declared in figures.FIGURES:
         if declared.name in ("curves", "seeds"):
             figures.write(declared, tmp_path, records(tmp_path), ("svg",))
@@ -318,7 +319,7 @@ def test_hostile_names_are_drawn_as_they_are(tmp_path: Path) -> None:
     """Names that are mathematics or mark-up elsewhere, and one longer than a panel."""
     names = [HOSTILE, "long_" * 20, "\\"]
     for number, name in enumerate(names):
-        other: dict[str, Any] = {"method_settings": {"name": name}, "task": "t$a_%<b>"}
+        other: dict[str, Any] = {"changes": {"name": name}, "task": "t$a_%<b>"}
         put(
             tmp_path,
             f"m{number}",
@@ -365,7 +366,7 @@ def test_no_two_texts_overlap(tmp_path: Path) -> None:
     methods = [f"a_method_{n} (projection_width=256 temperature={n})" for n in range(18)]
     methods[7] += " and many other settings" * 3
     for n, name in enumerate(methods):
-        put(tmp_path, f"m{n:02}", 0, dev=0.5 + n / 100, method_settings={"name": name})
+        put(tmp_path, f"m{n:02}", 0, dev=0.5 + n / 100, changes={"name": name})
     for name in ("seeds", "time"):
         (declared,) = [d for d in figures.FIGURES if d.name == name]
         table = declared.prepare(tmp_path, records(tmp_path))

@@ -31,21 +31,24 @@ LAYERS = [  # a module imports only from layers below its own, or from its own w
         "stats",
         "grid",
         "papers",
+        "similarity",
+        "drawing",
+        "cards",
     },
     {"methods.base", "settings", "banks", "mirror"},
     {f"methods.{path.stem}" for path in (PACKAGE / "methods").glob("*.py")}
     - {"methods.base", "methods.__init__"}
     | {"tasks", "models", "environment", "progress", "tracking", "scores"},
-    {"data", "metrics", "checkpoints", "compare"},
-    {"teacher", "findings"},
+    {"data", "metrics", "checkpoints", "compare", "figure_data", "stored", "onnx_export"},
+    {"teacher", "findings", "figures"},
     {"module", "overview", "reference"},
     {"fit", "paper_tables"},
     {"evaluate"},
     {"tables", "processes"},
-    {"train", "dashboard"},
+    {"train", "dashboard", "chosen"},
     {"jobs"},
     {"launch", "sweep"},
-    {"run", "runs"},
+    {"run", "runs", "analyse", "submit", "export"},
 ]
 LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}
 MODULES = sorted(
@@ -79,6 +82,15 @@ RESULTS = [
     "banks",
     "dashboard",
     "mirror",
+    "similarity",
+    "drawing",
+    "figure_data",
+    "figures",
+    "cards",
+    "stored",
+    "chosen",
+    "submit",
+    "export",
 ]
 TRAINING = ["train", "jobs", "fit", "module", "evaluate", "launch", "settings"]
 
