@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ilkd_bench import compare, scores
+from ilkd_bench import compare, scores, stats
 from ilkd_bench.grid import Cell
 from ilkd_bench.scores import CELL, LIMITS, task_name
 
@@ -24,7 +24,7 @@ class Findings:
         flaws: a sentence for every record that cannot.
         scores: `scores.frame`, all runs that are done.
         runs: those of the learning rate and batch size that each cell chose.
-        summary: `scores.summarise`.
+        summary: `scores.summarise`, with the interval of each mean.
         compared, standings: as `ilkd_bench.compare` describes them.
     """
 
@@ -68,10 +68,21 @@ def load(results_dir: Path) -> Findings:
         flaws=found.flaws,
         scores=frame,
         runs=runs,
-        summary=scores.summarise(frame),
+        summary=with_intervals(scores.summarise(frame), runs),
         compared=compared,
         standings=compare.standings(runs, compared),
     )
+
+
+def with_intervals(summary: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Add `low` and `high`, the 95 % bootstrap interval of the mean over seeds."""
+    keys = [*CELL, "split", "metric"]
+    values = {key: part["value"].to_numpy() for key, part in runs.groupby(keys)}
+    found = [
+        stats.interval(values[key], compare.generator(*key), draws=compare.DRAWS)
+        for key in zip(*(summary[name] for name in keys), strict=True)
+    ]
+    return summary.assign(low=[low for low, _ in found], high=[high for _, high in found])
 
 
 def cells(found: Findings, rows: pd.DataFrame) -> list[Cell]:

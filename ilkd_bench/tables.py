@@ -30,7 +30,7 @@ def write(found: Findings, tables: Iterable[papers.Table]) -> tuple[str, list[st
     summary[["task", "data"]] = (
         summary["task"].str.split("#", expand=True, n=1).reindex(columns=[0, 1])
     )
-    columns = [*SUMMARY, "limited", "section", "data"]
+    columns = [*SUMMARY, "low", "high", "limited", "section", "data"]
     store.write_text(folder / "summary.csv", summary[columns].to_csv(index=False))
     store.write_text(folder / "comparisons.csv", found.compared.to_csv(index=False))
     text = as_markdown(found)
