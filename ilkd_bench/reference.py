@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from ilkd_bench import scores, stats
+from ilkd_bench.compare import ALPHA
 from ilkd_bench.findings import Findings
 from ilkd_bench.grid import Cell, Grid
 from ilkd_bench.scores import task_name
@@ -46,14 +47,14 @@ def published() -> pd.DataFrame:
     """Return results/reference.csv under our names, without what no run of ours can match."""
     path = ROOT / "results" / "reference.csv"
     table = pd.read_csv(path, keep_default_na=False)
-    table["teacher"] = table["teacher"].map(TEACHERS).fillna("")
+    table["teacher"] = table["teacher"].map({"": ""} | TEACHERS)
     table["student"] = table["student"].map(STUDENTS)
     table["metric"] = table["metric"].replace(METRICS)
     mismatched = table["task"] == "mnli_mismatched"
-    table.loc[mismatched & (table["split"] == "dev"), "split"] = "dev_mismatched"
+    table.loc[mismatched, "split"] += "_mismatched"
     table["task"] = table["task"].replace({"mnli_mismatched": "mnli"})
     table["points"] = pd.to_numeric(table["value"], errors="coerce")
-    return table.dropna(subset=["student", "points"])
+    return table.dropna(subset=["teacher", "student", "points"])
 
 
 def matches(found: Findings) -> pd.DataFrame:
@@ -181,7 +182,9 @@ def check(claim: Claim, runs: pd.DataFrame) -> dict[str, str]:
     if found.low != found.low:
         return {"ours": f"{100 * found.difference:+.1f}", "verdict": "not enough runs"}
     ours = f"{100 * found.difference:+.1f} [{100 * found.low:+.1f}, {100 * found.high:+.1f}]"
-    verdict = "holds" if found.low > 0 else "does not hold" if found.high < 0 else "not shown"
+    verdict = "holds" if found.difference > 0 else "does not hold"
+    if found.p >= ALPHA:
+        verdict = "not shown"
     return {
         "ours": f"{ours} ({left.name} minus {right.name}, {found.n} seeds)",
         "verdict": verdict,

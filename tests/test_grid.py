@@ -1,4 +1,4 @@
-"""One table in four formats: golden files, the same digits in all, and names that would break it."""
+"""One table in four formats: golden files, the same digits in all, names that would break it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ilkd_bench import grid, paper_tables
 from ilkd_bench.grid import Cell, Grid
 from ilkd_bench.papers import Row, Table, columns
 
+DASH = "\N{EN DASH}"
 GOLDEN = Path(__file__).parent / "golden"
 NASTY = r"<script>alert('1')</script> a|b & 5 % x_y #1 $2 {3} ^~ \o *s* `c` [l](u) " + '"q"'
 
@@ -87,7 +88,7 @@ LATEX = {
     r"$\pm$": "±",
     r"$\rightarrow$": "→",
     r"$\dagger$": "†",
-    "--": "–",
+    "--": DASH,
     **{"\\" + sign: sign for sign in "&%$#_{}"},
 }
 
@@ -167,12 +168,12 @@ def test_all_formats_say_the_same(number: int) -> None:
     assert read["csv"][0][1:] == list(table.columns)
     for suffix in ("md", "html"):
         assert read[suffix] == read["csv"]
-    assert read["tex"] == [[cell.replace("--", "–") for cell in row] for row in read["csv"]]
+    assert read["tex"] == [[cell.replace("--", DASH) for cell in row] for row in read["csv"]]
     for row, cells in zip(read["csv"][1:], table.rows.values(), strict=True):
         for told, column in zip(row[1:], table.columns, strict=True):
             cell = cells.get(column)
             if cell is None:
-                assert told == "–"
+                assert told == DASH
             elif cell.text is None:
                 assert float(told.split()[0].rstrip("†")) == pytest.approx(
                     100 * cell.mean, abs=0.051
