@@ -20,6 +20,7 @@ from scipy.special import softmax
 
 from ilkd_bench import stats
 from ilkd_bench.resampling import METRICS
+from ilkd_bench.terminal import track
 
 ALPHA = 0.05
 """A difference counts if its corrected p is below this."""
@@ -118,7 +119,7 @@ def compare(runs: pd.DataFrame, read: Reader) -> pd.DataFrame:
     """
     rows = []
     main = runs[runs["main"]]
-    for key, column in main.groupby(COLUMN, sort=True):
+    for key, column in track(list(main.groupby(COLUMN, sort=True)), "comparing"):
         means = column.groupby("method")["value"].mean()
         best = min(means.index, key=lambda method: (-means[method], method))
         for against in dict.fromkeys([best, BASELINE]):
