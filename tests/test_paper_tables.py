@@ -162,10 +162,10 @@ def test_of_several_settings_the_one_that_fills_most_is_shown_and_others_named(
     found = made.load(tmp_path, [*full(), *few])
     grid = paper_tables.build(TABLE, found)
     assert shown(grid)["PKD"][1] == "55.0 ± 7.1 (2)"
-    (other,) = {r["place"]["section"] for r in found.records if r["config"]["epochs"] == 40}
-    assert note(grid, "Other settings") == (
-        f"Other settings of this pair are in overview.md: {other}."
-    )
+    told = "Runs of this pair with other settings are in overview.md."
+    assert note(grid, "Runs of this pair") == told
+    alone = paper_tables.build(TABLE, made.load(tmp_path / "alone", full()))
+    assert told not in alone.notes
 
 
 def test_of_two_settings_with_as_many_cells_the_one_with_more_seeds_is_shown(
