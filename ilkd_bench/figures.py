@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ilkd_bench import drawing, figure_data, scores, store
+from ilkd_bench import canvas, drawing, figure_data, scores, store
 from ilkd_bench.figure_data import Records
 from ilkd_bench.types import BadInput
 
@@ -45,7 +45,7 @@ class Declared:
 
 def _metric(words: str, column: str = "metric") -> Callable[[pd.DataFrame], str]:
     """Return the label of an axis with the metrics of its rows."""
-    return lambda t: words + " or ".join(map(drawing.metric_in_words, sorted(t[column].unique())))
+    return lambda t: words + " or ".join(map(canvas.metric_in_words, sorted(t[column].unique())))
 
 
 NO_COSINE = (
@@ -242,9 +242,9 @@ def write(
         stem = "--".join([declared.name, *words])
         text = part.to_csv(index=False, float_format="%.9g", lineterminator="\n")
         store.write_text(folder / f"{stem}.csv", text)
-        with drawing.style():
+        with canvas.style():
             figure = declared.draw(part, title(declared, part, told[part["section"].iloc[0]]))
-            drawing.place(figure)
+            canvas.place(figure)
             for form in forms:
                 path = folder / f"{stem}.{form}"
                 _write_bytes(path, render(figure, form))

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from made import record
 
-from ilkd_bench import drawing, figure_data, figures, scores, store
+from ilkd_bench import canvas, drawing, figure_data, figures, scores, store
 
 HOSTILE = "a$b_c%d{\\frac}^2<script>&amp;--$\\alpha$"
 
@@ -337,7 +337,7 @@ def test_hostile_names_are_drawn_as_they_are(tmp_path: Path) -> None:
 
 
 def test_text_is_no_mathematics(tmp_path: Path) -> None:
-    with drawing.style():
+    with canvas.style():
         figure = drawing.curves(
             pd.DataFrame(
                 {
@@ -357,7 +357,7 @@ def test_text_is_no_mathematics(tmp_path: Path) -> None:
 
 
 def test_eighteen_methods_have_marks_that_differ_without_colour() -> None:
-    marks = [drawing.mark(number) for number in range(18)]
+    marks = [canvas.mark(number) for number in range(18)]
     assert len({(m["marker"], m["mfc"] == "white") for m in marks}) == 18
 
 
@@ -370,9 +370,9 @@ def test_no_two_texts_overlap(tmp_path: Path) -> None:
     for name in ("seeds", "time"):
         (declared,) = [d for d in figures.FIGURES if d.name == name]
         table = declared.prepare(tmp_path, records(tmp_path))
-        with drawing.style():
+        with canvas.style():
             figure = declared.draw(table, f"{declared.title}\nbig to small; 3 epochs")
-            drawing.place(figure)
+            canvas.place(figure)
             boxes = []
             for ax in figure.axes:
                 texts = [ax.title, ax.xaxis.label, ax.yaxis.label]
