@@ -120,9 +120,6 @@ def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool) -> list[Job]:
                 parsed[line] = parser.parse_override(line)
         one = _one([parsed[line] for line in job_lines], composed, as_typed)
         jobs.setdefault(one.id, one)
-    for key in ("results_dir", "cache_dir"):
-        for folder in {one.config[key] for one in jobs.values()}:
-            check_writable(key, Path(folder))
     return list(jobs.values())
 
 
@@ -239,6 +236,17 @@ def _apply(config: DictConfig, override: Override) -> None:
         f"{key} is no setting{whose}, so it would have no effect: "
         f"{_nearest(part, sorted(map(str, node)))}"
     )
+
+
+def require_writable(jobs: Sequence[Job]) -> None:
+    """Make the folders that runs write to, and try to write there.
+
+    Raises:
+        BadInput: that is not possible.
+    """
+    for key in ("results_dir", "cache_dir"):
+        for folder in {job.config[key] for job in jobs}:
+            check_writable(key, Path(folder))
 
 
 def check_writable(key: str, folder: Path) -> None:

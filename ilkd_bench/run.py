@@ -52,6 +52,7 @@ def main(argv: Sequence[str]) -> int:
                 "batch_size=best"
             )
         jobs = launch.plan(argv)
+        launch.require_writable(jobs)
     except BadInput as error:
         return refuse(error)
     try:

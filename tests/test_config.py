@@ -29,7 +29,7 @@ EVALUATION_ONLY = {
 
 def refused(*argv: str) -> str:
     with pytest.raises(BadInput) as error:
-        launch.plan(argv)
+        launch.require_writable(launch.plan(argv))
     return str(error.value)
 
 

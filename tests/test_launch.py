@@ -62,7 +62,7 @@ def test_a_folder_that_cannot_be_written_is_refused(key: str, value: str, tmp_pa
     file = tmp_path / "FILE"
     file.write_text("")
     with pytest.raises(BadInput, match=f"{key}="):
-        launch.plan([f"{key}={file if value == 'FILE' else value}"])
+        launch.require_writable(launch.plan([f"{key}={file if value == 'FILE' else value}"]))
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,8 @@ def test_only_a_named_launcher_leaves_the_process() -> None:
     assert not launch.uses_other_launcher(["-m", "seed=0,1"])
     assert not launch.uses_other_launcher(["hydra/launcher=basic"])
     assert launch.uses_other_launcher(["hydra/launcher=joblib", "-m"])
+
+
+def test_a_plan_alone_makes_no_folder_of_results(tmp_path: Path) -> None:
+    launch.plan([f"results_dir={tmp_path}/results", f"cache_dir={tmp_path}/cache"])
+    assert not (tmp_path / "results").exists()
