@@ -145,7 +145,8 @@ def setting(config: dict[str, Any]) -> dict[str, Any]:
 def place(config: dict[str, Any]) -> dict[str, str]:
     """Return the section, row and column of a run: runs with other settings never share a cell."""
     method, task = config["method"], config["task"]
-    changed = difference(method, [method_defaults(method["name"])])
+    settings = {k: v for k, v in method.items() if k not in ("name", "_target_")}
+    changed = difference(settings, [method_defaults(method["name"])])
     given = config["teacher"].get("checkpoint")
     seen = [task, config["data"], *([] if given is None else [given])]
     return {
