@@ -62,7 +62,7 @@ def test_the_summary_leads_every_cell_back_to_its_runs(tmp_path: Path, run: Any)
     run()
     (row,) = summary(tmp_path)
     assert row["ids"].split() == [one["id"] for one in items]
-    assert list(row)[:12] == tables.SUMMARY
+    assert list(row)[: len(tables.SUMMARY)] == tables.SUMMARY
     assert (row["task"], row["limited"], row["n"]) == ("mrpc", "False", "3")
     assert float(row["mean"]) == pytest.approx(0.8) and float(row["std"]) == pytest.approx(0.1)
 
