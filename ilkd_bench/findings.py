@@ -161,5 +161,7 @@ def limits(config: dict[str, Any]) -> str:
 
 def rows_of(summary: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
     """Return the summary's rows of a task by its name, with any data, on a split."""
+    if summary.empty:
+        return summary
     named = summary["task"].map(task_name) == task
     return summary[named & (summary["split"] == split) & summary["main"]]

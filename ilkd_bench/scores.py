@@ -146,7 +146,9 @@ def setting(config: dict[str, Any]) -> dict[str, Any]:
 def place(config: dict[str, Any]) -> dict[str, str]:
     """Return the section, row and column of a run: runs with other settings never share a cell."""
     method, task = config["method"], config["task"]
-    changed = difference(method, [_defaults(method["name"])])
+    known = _defaults(method["name"])
+    told = ("name",) if known else ("name", "_target_")  # the name says enough
+    changed = difference({k: v for k, v in method.items() if k not in told}, [known])
     given = config["teacher"].get("checkpoint")
     seen = [task, config["data"], *([] if given is None else [given])]
     return {

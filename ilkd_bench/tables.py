@@ -96,6 +96,8 @@ def main(argv: Sequence[str]) -> int:
     if given.table is not None:
         print(markdown(paper_tables.build(tables[given.table], found)))
         print(f"table: {folder / given.table}.md, .csv, .tex, .html")
+        for flaw in found.flaws:
+            print(f"ilkd_bench: {flaw}", file=sys.stderr)
         return 0
     print(text)
     print(f"table: {folder / 'overview.md'}; all numbers: {folder / 'summary.csv'}")
