@@ -1,0 +1,298 @@
+"""What the report shows of the runs: one row per score, the runs behind it, and those without one.
+
+A record's settings and scores are checked when it is read (`scores.flaw`). Its other fields are
+taken as they come, so that whatever they hold is shown or left blank and breaks nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ilkd_bench import compare, overview, runs, scores, stats
+from ilkd_bench.findings import Findings
+from ilkd_bench.runs import Run
+from ilkd_bench.scores import SWEPT, task_name
+
+ERROR_LINES = 30
+"""Of a failed run's traceback, counted from its end."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A row of the report's table: a method on a split, over its seeds.
+
+    Attributes:
+        pair: teacher, student and, where a pair has several settings, which of them.
+        low, high: 95 % bootstrap interval of the mean over seeds; NaN for one seed.
+        bold: it is the best of its column or not distinguishable from it, as the tables mark it.
+        to_best, to_vanilla: a row of `Findings.compared`; None where there is nothing to compare.
+        seconds: of training, the median over the runs; None where no record says.
+    """
+
+    section: str
+    pair: str
+    task: str
+    split: str
+    metric: str
+    method: str
+    mean: float
+    std: float
+    n: int
+    low: float
+    high: float
+    bold: bool
+    to_best: Any
+    to_vanilla: Any
+    seconds: float | None
+    lr: float
+    batch_size: float
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A cell of the tables that lacks seeds which others of its section have."""
+
+    pair: str
+    task: str
+    method: str
+    seeds: tuple[int, ...]
+    command: str | None
+    reason: str
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number as it is; None for anything else."""
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if good and abs(value) < 1e300 else None
+
+
+def part(record: Mapping[str, Any], field: str, key: str) -> float | None:
+    """Return a number inside a field, e.g. `seconds`, `train`; None if there is none."""
+    inside = record.get(field)
+    return number(inside.get(key)) if isinstance(inside, dict) else None
+
+
+# --- names
+
+
+def section_names(found: Findings) -> dict[str, str]:
+    """Return what each section is called: its pair, and its hash where a pair has several."""
+    titles = dict(
+        zip(found.sections(), (title for title, *_ in overview.sections(found)), strict=True)
+    )
+    count = Counter(titles.values())
+    return {
+        key: f"{title}, setting {key}" if count[title] > 1 else title
+        for key, title in titles.items()
+    }
+
+
+def task_names(found: Findings) -> dict[str, str]:
+    """Return what each task is called: its name, with the hash of its data where it has several."""
+    tasks = sorted({record["place"]["task"] for record in found.records})
+    count = Counter(map(task_name, tasks))
+    return {task: task if count[task_name(task)] > 1 else task_name(task) for task in tasks}
+
+
+# --- scores
+
+
+def table(found: Findings, names: Mapping[str, str]) -> list[Score]:
+    """Return a row per section, task, split and method, the best of a column first."""
+    main = found.summary[found.summary["main"]]
+    tasks, seconds = task_names(found), _seconds(found)
+    against = {
+        (row.section, row.task, row.split, row.metric, row.method, row.against): row
+        for row in scores.rows(found.compared)
+    }
+    values = {
+        key: group["value"].to_numpy()
+        for key, group in found.runs[found.runs["main"]].groupby([*compare.COLUMN, "method"])
+    }
+    tested = set(map(tuple, found.compared.dropna(subset=["p"])[compare.COLUMN].to_numpy()))
+    made = []
+    for column, rows in main.groupby(compare.COLUMN, sort=True):
+        best = min(scores.rows(rows), key=lambda row: (-row.mean, row.method)).method
+        for row in scores.rows(rows):
+            key = (*column, row.method)
+            low, high = stats.interval(values[key], compare.generator(*map(str, key)))
+            test = against.get((*key, best))
+            alike = row.method == best or (test is not None and not test.distinct)
+            made.append(
+                Score(
+                    *(row.section, names[row.section], tasks[row.task], row.split, row.metric),
+                    *(row.method, row.mean, row.std, row.n, low, high, alike and column in tested),
+                    *(test, against.get((*key, compare.BASELINE))),
+                    *(_median(seconds, row.ids.split()), row.lr, row.batch_size),
+                    tuple(row.ids.split()),
+                )
+            )
+    order = {key: number for number, key in enumerate(names)}
+    return sorted(
+        made,
+        key=lambda row: (
+            *(order[row.section], row.task, row.split != "dev", row.split, row.metric),
+            *(-row.mean, row.method),
+        ),
+    )
+
+
+def _seconds(found: Findings) -> dict[str, float | None]:
+    return {record["id"]: part(record, "seconds", "train") for record in found.records}
+
+
+def _median(seconds: Mapping[str, float | None], ids: Iterable[str]) -> float | None:
+    known = [value for value in map(seconds.get, ids) if value is not None]
+    return median(known) if known else None
+
+
+def tried(found: Findings, names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the learning rates and batch sizes of cells that have several, chosen ones marked."""
+    keys = [*scores.CELL, "lr", "batch_size"]
+    monitored = found.scores[found.scores["monitor"]]
+    means = monitored.groupby(keys, as_index=False).agg(mean=("value", "mean"), n=("value", "size"))
+    several = means.groupby(scores.CELL)["n"].transform("size") > 1
+    chosen = set(found.runs[keys].itertuples(index=False, name=None))
+    tasks = task_names(found)
+    return [
+        {
+            "pair": names[row.section],
+            "task": tasks[row.task],
+            "chosen": tuple(row)[: len(keys)] in chosen,
+        }
+        | {"method": row.method, "lr": row.lr, "batch_size": row.batch_size}
+        | {"mean": row.mean, "n": row.n}
+        for row in scores.rows(means[several])
+    ]
+
+
+# --- the runs behind a score
+
+
+def details(found: Findings, ids: Iterable[str]) -> dict[str, Any]:
+    """Return what the page tells of some runs, in a form that JSON can hold.
+
+    Settings repeat themselves from run to run: `texts` has every value once, `settings` every set
+    of them, as key and number of the text; a run names its set.
+    """
+    wanted = set(ids)
+    texts: dict[str, int] = {}
+    settings: dict[tuple[tuple[str, int], ...], int] = {}
+    told = {}
+    for record in found.records:
+        if record["id"] not in wanted:
+            continue
+        shared = tuple(
+            (key, texts.setdefault(json.dumps(value, indent=1, sort_keys=True), len(texts)))
+            for key, value in sorted(record["config"].items())
+            if key not in SWEPT
+        )
+        told[record["id"]] = _told(record) | {
+            "settings": settings.setdefault(shared, len(settings))
+        }
+    return {"runs": told, "settings": [dict(one) for one in settings], "texts": list(texts)}
+
+
+def _told(record: Mapping[str, Any]) -> dict[str, Any]:
+    seconds = {name: part(record, "seconds", name) for name in ("train", "teacher", "evaluate")}
+    told: dict[str, Any] = {key: record["config"][key] for key in SWEPT}
+    return told | {
+        "scores": record["scores"],
+        "monitor": record["monitor"],
+        "epoch": number(record.get("best_epoch")),
+        "seconds": {name: value for name, value in seconds.items() if value is not None},
+        "folder": record["folder"],
+        "device": record["device"] if isinstance(record.get("device"), str) else None,
+        "command": runs.command(record.get("argv")),
+    }
+
+
+# --- the runs without a score
+
+
+def unfinished(found: Findings) -> list[tuple[Run, str]]:
+    """Return the failed, skipped, running and stopped runs, with the end of their traceback."""
+    told = []
+    for record in found.records:
+        if record["status"] != "done":
+            folder = Path(record["folder"])
+            seen = runs.look(found.folder / folder)
+            state = record["status"] if seen is None else seen.state
+            run = runs.described(folder, record, state, when=None, reason=record.get("reason"))
+            told.append((run, _traceback(found.folder / folder) if state == "failed" else ""))
+    return told
+
+
+def _traceback(folder: Path) -> str:
+    try:
+        lines = (folder / "error.txt").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # there is none: the process was killed
+        return ""
+    return "\n".join(lines[-ERROR_LINES:])
+
+
+def gaps(found: Findings, names: Mapping[str, str]) -> list[Gap]:
+    """Return the cells that lack seeds which others of their section have."""
+    made, tasks = [], task_names(found)
+    ends: dict[tuple[str, str, str], str] = {}
+    for record in found.records:
+        if record["status"] != "done":
+            place = record["place"]
+            told = f"{record['status']}: {record.get('reason') or 'no reason given'}"
+            ends.setdefault((place["section"], place["method"], place["task"]), told)
+    lines = {record["id"]: record.get("argv") for record in found.records}
+    for section, own in found.runs.groupby("section", sort=False):
+        seeds = {int(seed) for seed in own["seed"]}
+        cells = {key: cell for key, cell in own.groupby(["method", "task"])}
+        for task in sorted(own["task"].unique()):
+            for method in sorted(own["method"].unique()):
+                cell = cells.get((method, task))
+                there = set() if cell is None else {int(seed) for seed in cell["seed"]}
+                missing = tuple(sorted(seeds - there))
+                line = None if cell is None else _filling(lines[cell["id"].iloc[0]], missing)
+                reason = ends.get((str(section), method, task), "")
+                if missing:
+                    made.append(
+                        Gap(names[str(section)], tasks[task], method, missing, line, reason)
+                    )
+    return made
+
+
+def _filling(words: Any, seeds: Iterable[int]) -> str | None:
+    """Return the command of a run with other seeds."""
+    if not isinstance(words, list):
+        return None
+    kept = [str(word) for word in words if not str(word).startswith("seed=")]
+    return shlex.join([*runs.RUN.split(), "-m", *kept, f"seed={','.join(map(str, seeds))}"])
+
+
+# --- where it was measured
+
+
+def environment(found: Findings) -> list[tuple[str, str, int]]:
+    """Return what the runs were measured with, as (what, value, number of runs)."""
+    count: Counter[tuple[str, str]] = Counter()
+    for record in found.records:
+        if record["status"] == "done":
+            count.update(_measured_with(record))
+    return [(what, value, number) for (what, value), number in sorted(count.items())]
+
+
+def _measured_with(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    git, versions = record.get("git"), record.get("versions")
+    commit = "not recorded"
+    if isinstance(git, dict):
+        commit = f"{git.get('sha')}{' with changes' if git.get('dirty') else ''}"
+    told = [("commit", commit)]
+    told += [(key, str(record.get(key, "not recorded"))) for key in ("device", "precision")]
+    if isinstance(versions, dict):
+        told += [(str(name), str(value)) for name, value in versions.items()]
+    return told
