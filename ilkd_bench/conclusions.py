@@ -169,14 +169,18 @@ def against_vanilla(row: Score) -> list[str]:
     told = f"Against {test.against}: {points(test.difference, '+')} points"
     if test.p_holm != test.p_holm:
         return [f"{told}, not tested."]
-    span = f"[{points(test.low, '+')}, {points(test.high, '+')}]"
-    outcome = "a difference that counts" if test.distinct else "not distinguishable"
-    return [f"{told} {span}, p = {probability(test.p_holm)}: {outcome}."]
+    span = f"95 % interval over seeds [{points(test.low, '+')}, {points(test.high, '+')}]"
+    if test.low != test.low:
+        span = "no interval over seeds"
+    source = "seeds" if test.p_examples != test.p_examples else "seeds and examples"
+    outcome = "the difference counts" if test.distinct else "not distinguishable"
+    p = f"p {probability(test.p_holm)} over {source}, corrected"
+    return [f"{told} ({span}; {p}): {outcome}."]
 
 
 def probability(p: float) -> str:
     """Return a p with two digits that tell."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+    return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
 def cost(method: str, speeds: Mapping[str, Speed | None]) -> list[str]:
@@ -198,6 +202,6 @@ def standing(found: Findings, section: str, conclusions: Sequence[Any]) -> str |
     first = own[own["rank"] == lowest]["method"].tolist()
     has = "has" if len(first) == 1 else "have"
     return (
-        f"Over {own['tasks'].iloc[0]} tasks {listed(first)} {has} the best average rank, {lowest:.2f} of "
-        f"{len(own)} methods that were run on all."
+        f"Over {own['tasks'].iloc[0]} tasks {listed(first)} {has} the best average rank, "
+        f"{lowest:.2f}, among {len(own)} methods that were run on all."
     )

@@ -1,4 +1,4 @@
-"""What the report shows of the runs: one row per score, the runs behind it, and those without one.
+"""What the report shows of the runs that are done: a row per score, the runs behind it, where.
 
 A record's settings and scores are checked when it is read (`scores.flaw`). Its other fields are
 taken as they come, so that whatever they hold is shown or left blank and breaks nothing.
@@ -7,21 +7,15 @@ taken as they come, so that whatever they hold is shown or left blank and breaks
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from ilkd_bench import compare, overview, runs, scores, stats
 from ilkd_bench.findings import Findings
-from ilkd_bench.runs import Run
 from ilkd_bench.scores import SWEPT, task_name
-
-ERROR_LINES = 30
-"""Of a failed run's traceback, counted from its end."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +48,6 @@ class Score:
     lr: float
     batch_size: float
     ids: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Gap:
-    """A cell of the tables that lacks seeds which others of its section have."""
-
-    pair: str
-    task: str
-    method: str
-    seeds: tuple[int, ...]
-    command: str | None
-    reason: str
 
 
 def number(value: Any) -> float | None:
@@ -123,26 +105,43 @@ def table(found: Findings, names: Mapping[str, str]) -> list[Score]:
         best = min(scores.rows(rows), key=lambda row: (-row.mean, row.method)).method
         for row in scores.rows(rows):
             key = (*column, row.method)
-            low, high = stats.interval(values[key], compare.generator(*map(str, key)))
             test = against.get((*key, best))
             alike = row.method == best or (test is not None and not test.distinct)
+            low, high = stats.interval(values[key], compare.generator(*map(str, key)))
+            ids = tuple(row.ids.split())
             made.append(
                 Score(
-                    *(row.section, names[row.section], tasks[row.task], row.split, row.metric),
-                    *(row.method, row.mean, row.std, row.n, low, high, alike and column in tested),
-                    *(test, against.get((*key, compare.BASELINE))),
-                    *(_median(seconds, row.ids.split()), row.lr, row.batch_size),
-                    tuple(row.ids.split()),
+                    section=row.section,
+                    pair=names[row.section],
+                    task=tasks[row.task],
+                    split=row.split,
+                    metric=row.metric,
+                    method=row.method,
+                    mean=row.mean,
+                    std=row.std,
+                    n=row.n,
+                    low=low,
+                    high=high,
+                    bold=alike and column in tested,
+                    to_best=test,
+                    to_vanilla=against.get((*key, compare.BASELINE)),
+                    seconds=_median(seconds, ids),
+                    lr=row.lr,
+                    batch_size=row.batch_size,
+                    ids=ids,
                 )
             )
-    order = {key: number for number, key in enumerate(names)}
-    return sorted(
-        made,
-        key=lambda row: (
-            *(order[row.section], row.task, row.split != "dev", row.split, row.metric),
-            *(-row.mean, row.method),
-        ),
-    )
+    return sorted(made, key=_order(list(names)))
+
+
+def _order(sections: list[str]) -> Callable[[Score], tuple[Any, ...]]:
+    """Return what sorts scores: sections as they stand, dev first, then the best first."""
+
+    def key(row: Score) -> tuple[Any, ...]:
+        place = (sections.index(row.section), row.task, row.split != "dev", row.split, row.metric)
+        return (*place, -row.mean, row.method)
+
+    return key
 
 
 def _seconds(found: Findings) -> dict[str, float | None]:
@@ -213,65 +212,6 @@ def _told(record: Mapping[str, Any]) -> dict[str, Any]:
         "device": record["device"] if isinstance(record.get("device"), str) else None,
         "command": runs.command(record.get("argv")),
     }
-
-
-# --- the runs without a score
-
-
-def unfinished(found: Findings) -> list[tuple[Run, str]]:
-    """Return the failed, skipped, running and stopped runs, with the end of their traceback."""
-    told = []
-    for record in found.records:
-        if record["status"] != "done":
-            folder = Path(record["folder"])
-            seen = runs.look(found.folder / folder)
-            state = record["status"] if seen is None else seen.state
-            run = runs.described(folder, record, state, when=None, reason=record.get("reason"))
-            told.append((run, _traceback(found.folder / folder) if state == "failed" else ""))
-    return told
-
-
-def _traceback(folder: Path) -> str:
-    try:
-        lines = (folder / "error.txt").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # there is none: the process was killed
-        return ""
-    return "\n".join(lines[-ERROR_LINES:])
-
-
-def gaps(found: Findings, names: Mapping[str, str]) -> list[Gap]:
-    """Return the cells that lack seeds which others of their section have."""
-    made, tasks = [], task_names(found)
-    ends: dict[tuple[str, str, str], str] = {}
-    for record in found.records:
-        if record["status"] != "done":
-            place = record["place"]
-            told = f"{record['status']}: {record.get('reason') or 'no reason given'}"
-            ends.setdefault((place["section"], place["method"], place["task"]), told)
-    lines = {record["id"]: record.get("argv") for record in found.records}
-    for section, own in found.runs.groupby("section", sort=False):
-        seeds = {int(seed) for seed in own["seed"]}
-        cells = {key: cell for key, cell in own.groupby(["method", "task"])}
-        for task in sorted(own["task"].unique()):
-            for method in sorted(own["method"].unique()):
-                cell = cells.get((method, task))
-                there = set() if cell is None else {int(seed) for seed in cell["seed"]}
-                missing = tuple(sorted(seeds - there))
-                line = None if cell is None else _filling(lines[cell["id"].iloc[0]], missing)
-                reason = ends.get((str(section), method, task), "")
-                if missing:
-                    made.append(
-                        Gap(names[str(section)], tasks[task], method, missing, line, reason)
-                    )
-    return made
-
-
-def _filling(words: Any, seeds: Iterable[int]) -> str | None:
-    """Return the command of a run with other seeds."""
-    if not isinstance(words, list):
-        return None
-    kept = [str(word) for word in words if not str(word).startswith("seed=")]
-    return shlex.join([*runs.RUN.split(), "-m", *kept, f"seed={','.join(map(str, seeds))}"])
 
 
 # --- where it was measured

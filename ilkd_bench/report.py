@@ -22,7 +22,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from ilkd_bench import conclusions, evidence, overview, paper_tables, papers, reference, store
+from ilkd_bench import conclusions, evidence, gaps, overview, paper_tables, papers, reference, store
 from ilkd_bench import findings as results
 from ilkd_bench.conclusions import probability
 from ilkd_bench.findings import Findings
@@ -63,7 +63,7 @@ def page(found: Findings) -> str:
     table = evidence.table(found, names)
     sections = _sections(found, names, table)
     tables = [paper_tables.build(one, found) for one in papers.TABLES.values()]
-    unfinished = evidence.unfinished(found)
+    unfinished = gaps.unfinished(found)
     template = _environment().get_template("page.html")
     text = template.render(
         folder=found.folder.resolve().name,
@@ -77,7 +77,7 @@ def page(found: Findings) -> str:
         published=reference.beside(found),
         tried=evidence.tried(found, names),
         unfinished=unfinished,
-        gaps=evidence.gaps(found, names),
+        missing=gaps.missing(found, names),
         notes=_notes(found),
         measured=evidence.environment(found),
         style=STYLE,
@@ -103,7 +103,7 @@ def _environment() -> jinja2.Environment:
         "plain": plain,
         "sortable": sortable,
     }
-    made.globals |= {"marks": MARKS, "whisker": whisker, "dash": DASH}
+    made.globals |= {"marks": MARKS, "whisker": whisker, "extent": extent, "dash": DASH}
     return made
 
 
@@ -157,13 +157,18 @@ def _notes(found: Findings) -> list[str]:
     return told + overview.notes(found)
 
 
+def extent(rows: Sequence[evidence.Score]) -> tuple[float, float]:
+    """Return the least and the greatest of some scores and their intervals."""
+    ends = [end for r in rows for end in (r.low, r.high, r.mean) if not math.isnan(end)]
+    return min(ends), max(ends)
+
+
 def whisker(row: evidence.Score, rows: Sequence[evidence.Score]) -> dict[str, float]:
     """Return where a score and its interval lie, in percent of what its column spans."""
-    ends = [end for r in rows for end in (r.low, r.high, r.mean) if not math.isnan(end)]
-    low, width = min(ends), (max(ends) - min(ends)) or 1.0
+    least, greatest = extent(rows)
 
     def at(value: float) -> float:
-        return round(3 + 94 * (value - low) / width, 1)
+        return round(3 + 94 * (value - least) / ((greatest - least) or 1), 1)
 
     known = not math.isnan(row.low)
     return {"at": at(row.mean)} | ({"low": at(row.low), "high": at(row.high)} if known else {})
