@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ilkd_bench import compare, overview, runs, scores, stats
+from ilkd_bench import compare, runs, scores, stats
 from ilkd_bench.findings import Findings
 from ilkd_bench.scores import SWEPT, task_name
 
@@ -65,15 +65,12 @@ def part(record: Mapping[str, Any], field: str, key: str) -> float | None:
 # --- names
 
 
-def section_names(found: Findings) -> dict[str, str]:
-    """Return what each section is called: its pair, and its hash where a pair has several."""
-    titles = dict(
-        zip(found.sections(), (title for title, *_ in overview.sections(found)), strict=True)
-    )
-    count = Counter(titles.values())
+def section_names(sections: Iterable[str], titles: Iterable[str]) -> dict[str, str]:
+    """Return what each section is called: its title, and its hash where several share a title."""
+    told = dict(zip(sections, titles, strict=True))
+    count = Counter(told.values())
     return {
-        key: f"{title}, setting {key}" if count[title] > 1 else title
-        for key, title in titles.items()
+        key: f"{title}, setting {key}" if count[title] > 1 else title for key, title in told.items()
     }
 
 

@@ -59,9 +59,10 @@ class Section:
 
 def page(found: Findings) -> str:
     """Return the report as HTML."""
-    names = evidence.section_names(found)
+    parts = overview.sections(found)
+    names = evidence.section_names(found.sections(), [title for title, *_ in parts])
     table = evidence.table(found, names)
-    sections = _sections(found, names, table)
+    sections = _sections(found, names, parts, table)
     tables = [paper_tables.build(one, found) for one in papers.TABLES.values()]
     unfinished = gaps.unfinished(found)
     template = _environment().get_template("page.html")
@@ -78,7 +79,8 @@ def page(found: Findings) -> str:
         tried=evidence.tried(found, names),
         unfinished=unfinished,
         missing=gaps.missing(found, names),
-        notes=_notes(found),
+        notes=unknown(found),
+        flaws=found.flaws,
         measured=evidence.environment(found),
         style=STYLE,
         script=SCRIPT,
@@ -124,10 +126,12 @@ def embedded(value: Any) -> Markup:
 
 
 def _sections(
-    found: Findings, names: Mapping[str, str], table: Sequence[evidence.Score]
+    found: Findings,
+    names: Mapping[str, str],
+    parts: Sequence[tuple[str, str, list[Grid]]],
+    table: Sequence[evidence.Score],
 ) -> list[Section]:
     told = conclusions.conclude(found, table)
-    parts = zip(names, overview.sections(found), strict=True)
     return [
         Section(
             names[key],
@@ -136,7 +140,7 @@ def _sections(
             told[key],
             [grid for grid in grids if grid.columns],
         )
-        for key, (_, introduction, grids) in parts
+        for key, (_, introduction, grids) in zip(names, parts, strict=True)
     ]
 
 
@@ -149,12 +153,17 @@ def _counts(found: Findings, unfinished: Sequence[str]) -> list[tuple[str, int]]
     return [(state, states[state]) for state in order if states[state] or state == "done"]
 
 
-def _notes(found: Findings) -> list[str]:
-    """Return what else must be known: unknown tasks and methods, records that cannot be used."""
-    known = {path.stem for path in (ROOT / "conf" / "task").glob("*.yaml")}
-    tasks = {record["config"]["task"]["name"] for record in found.records} - known
-    told = [f"This version has no task named {name}; its runs are shown." for name in sorted(tasks)]
-    return told + overview.notes(found)
+def unknown(found: Findings) -> list[str]:
+    """Return sentences on tasks and methods that this version does not have."""
+    told = []
+    for group in ("task", "method"):
+        known = {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
+        names = {record["config"][group]["name"] for record in found.records} - known
+        told += [
+            f"This version has no {group} named {name}; its runs are shown."
+            for name in sorted(names)
+        ]
+    return told
 
 
 def extent(rows: Sequence[evidence.Score]) -> tuple[float, float]:
