@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ray lint tables bench clean
+.PHONY: help setup demo test test-ray lint tables figures report bench clean
 
 DATA ?= $(or $(ILKD_BENCH_DATA),$(wildcard ../shared/data))
 PEERS := .venv-peers
@@ -36,7 +36,7 @@ test: $(INSTALLED)  ## the tests
 $(RAY)/.installed: pyproject.toml constraints.txt
 	test -x $(RAY)/bin/python || $(PYTHON) -m venv $(RAY)
 	sed -E '/^(joblib|cloudpickle|python-dateutil)==/d; s/^#ray //' constraints.txt > $(RAY)/constraints.txt
-	$(RAY)/bin/pip install --quiet --disable-pip-version-check -c $(RAY)/constraints.txt -e '.[dev,ray]'
+	$(RAY)/bin/pip install --quiet --disable-pip-version-check -c $(RAY)/constraints.txt -e '.[ray]' pytest pytest-xdist
 	touch $@
 
 test-ray: $(RAY)/.installed  ## the tests of hydra/launcher=ray, in an environment of their own
@@ -50,6 +50,13 @@ lint: $(INSTALLED)  ## format check, lint, types
 tables: $(INSTALLED)  ## tables from the records in results/
 	$(BIN)/python -m ilkd_bench.tables
 
+figures: $(INSTALLED)  ## figures from the records, after what needs a model was computed
+	$(BIN)/python -m ilkd_bench.analyse
+	$(BIN)/python -m ilkd_bench.figures
+
+report: $(INSTALLED)  ## one page with everything: results/report/index.html
+	$(BIN)/python -m ilkd_bench.report
+
 $(PEERS)/.installed: benchmarks/peers.txt
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
@@ -59,4 +66,4 @@ bench: $(INSTALLED) $(PEERS)/.installed  ## speed beside the peers, about 45 min
 	$(BIN)/python -m benchmarks $(if $(DATA),--data-dir $(DATA)) $(BENCH)
 
 clean:  ## remove what is made: environment, caches, results
-	rm -rf $(VENV) $(PEERS) $(RAY) .cache results/runs results/tables results/sweeps
+	rm -rf $(VENV) $(PEERS) $(RAY) .cache results/runs results/tables results/figures results/report results/sweeps

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from ilkd_bench import compare, scores
+from ilkd_bench import compare, scores, stats
 from ilkd_bench.grid import Cell
 from ilkd_bench.scores import CELL, LIMITS, task_name
 
@@ -23,7 +24,7 @@ class Findings:
         flaws: a sentence for every record that cannot.
         scores: `scores.frame`, all runs that are done.
         runs: those of the learning rate and batch size that each cell chose.
-        summary: `scores.summarise`.
+        summary: `scores.summarise`, with the interval of each mean.
         compared, standings: as `ilkd_bench.compare` describes them.
     """
 
@@ -67,17 +68,29 @@ def load(results_dir: Path) -> Findings:
         flaws=found.flaws,
         scores=frame,
         runs=runs,
-        summary=scores.summarise(frame),
+        summary=with_intervals(scores.summarise(frame), runs),
         compared=compared,
         standings=compare.standings(runs, compared),
     )
 
 
+def with_intervals(summary: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Add `low` and `high`, the 95 % bootstrap interval of the mean over seeds."""
+    keys = [*CELL, "split", "metric"]
+    values = {key: part["value"].to_numpy() for key, part in runs.groupby(keys)}
+    found = [
+        stats.interval(values[key], compare.generator(*key), draws=compare.DRAWS)
+        for key in zip(*(summary[name] for name in keys), strict=True)
+    ]
+    return summary.assign(low=[low for low, _ in found], high=[high for _, high in found])
+
+
 def cells(found: Findings, rows: pd.DataFrame) -> list[Cell]:
     """Return what a table shows for some rows of the summary.
 
-    Bold are the best of a column and what is not distinguishable from it; nothing is bold where no
-    test could be made. A dagger marks fewer seeds than the most among these rows.
+    Bold are the best of a column and what the tests do not tell from it; what could not be tested
+    against the best is not bold, nor is the best where nothing was. A dagger marks fewer seeds than
+    the most among these rows.
     """
     most = rows["n"].max() if len(rows) else 0
     return [
@@ -85,7 +98,7 @@ def cells(found: Findings, rows: pd.DataFrame) -> list[Cell]:
             mean=row.mean,
             std=row.std,
             n=row.n,
-            best=_is_best(found.compared, row),
+            best=_is_best(found, row),
             few=row.n < most,
             ids=tuple(row.ids.split()),
         )
@@ -93,18 +106,18 @@ def cells(found: Findings, rows: pd.DataFrame) -> list[Cell]:
     ]
 
 
-def _is_best(compared: pd.DataFrame, row: Any) -> bool:
-    column = compared[
-        (compared["section"] == row.section)
-        & (compared["task"] == row.task)
-        & (compared["split"] == row.split)
-        & (compared["metric"] == row.metric)
-    ]
-    if column.empty or column["p"].isna().all():
-        return False
-    best = column["against"].iloc[0]  # the best of the column comes first
-    own = column[(column["method"] == row.method) & (column["against"] == best)]
-    return row.method == best or (not own.empty and not own["distinct"].iloc[0])
+def _is_best(found: Findings, row: Any) -> bool:
+    def column(frame: pd.DataFrame) -> pd.DataFrame:
+        alike = [frame[key] == getattr(row, key) for key in compare.COLUMN]
+        return frame[np.logical_and.reduce(alike)]
+
+    means = column(found.summary).sort_values(["mean", "method"], ascending=[False, True])
+    best, compared = means["method"].iloc[0], column(found.compared)
+    tested = compared[(compared["against"] == best) & compared["p"].notna()]
+    if row.method == best:
+        return not tested.empty
+    own = tested[tested["method"] == row.method]
+    return not own.empty and not own["distinct"].iloc[0]
 
 
 def teacher_scores(records: Sequence[dict[str, Any]]) -> dict[str, float]:

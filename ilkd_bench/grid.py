@@ -79,7 +79,8 @@ def text(
 
     body = [[shown(row.get(column)) for column in grid.columns] for row in grid.rows.values()]
     frame = pd.DataFrame(body, columns=[escape(c) for c in grid.columns], dtype=str)
-    frame.insert(0, escape(grid.corner), [escape(label) for label in grid.rows])
+    labels = [escape(label) for label in grid.rows]
+    frame.insert(0, escape(grid.corner), labels, allow_duplicates=True)
     return frame
 
 
@@ -90,10 +91,10 @@ def csv(grid: Grid) -> str:
 
 def markdown(grid: Grid, level: int = 1) -> str:
     """Return the table as Markdown (GitHub's), with its title, caption and notes."""
-    frame = text(grid, _markdown, lambda cell: f"**{cell}**")
+    frame = text(grid, escape_markdown, lambda cell: f"**{cell}**")
     table = frame.to_markdown(index=False, disable_numparse=True)
-    parts = [f"{'#' * level} {_markdown(grid.title)}", _markdown(grid.caption), table]
-    parts += [_markdown(note) for note in grid.notes]
+    parts = [f"{'#' * level} {escape_markdown(grid.title)}", escape_markdown(grid.caption), table]
+    parts += [escape_markdown(note) for note in grid.notes]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -151,7 +152,7 @@ _SPECIAL_LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
+    '"': r"\symbol{34}",
     "±": r"$\pm$",
     "→": r"$\rightarrow$",
     DAGGER: r"$\dagger$",
@@ -163,7 +164,7 @@ def _latex(told: str) -> str:
     return "".join(_SPECIAL_LATEX.get(sign, sign) for sign in " ".join(told.split()))
 
 
-def _markdown(told: str) -> str:
-    """Escape what would start a cell, a tag, a link or an emphasis."""
+def escape_markdown(told: str) -> str:
+    """Return text without what would start a cell, a tag, a link or an emphasis in Markdown."""
     escaped = "".join(f"\\{sign}" if sign in "\\|*[]`" else sign for sign in " ".join(told.split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;")

@@ -45,13 +45,7 @@ def build(table: Table, found: Findings) -> Grid:
 
 def _section(table: Table, found: Findings, student: str) -> pd.DataFrame:
     """Return the summary of the setting that fills most of the table for one student."""
-    summary = found.summary
-    pair = summary[(summary["teacher"] == table.teacher) & (summary["student"] == student)]
-    wanted = pair[
-        pair["main"]
-        & pair["method"].isin([row.method for row in table.rows])
-        & pair["task"].map(task_name).isin([column.task for column in table.columns])
-    ]
+    wanted = _wanted(table, found, student)
     whole = wanted[~wanted["limited"]]
     candidates = wanted if whole.empty else whole
     if candidates.empty:
@@ -59,6 +53,18 @@ def _section(table: Table, found: Findings, student: str) -> pd.DataFrame:
     sizes = candidates.groupby("section").agg(cells=("mean", "size"), runs=("n", "sum"))
     best = sizes.sort_values(["cells", "runs"], ascending=False, kind="stable").index[0]
     return candidates[candidates["section"] == best]
+
+
+def _wanted(table: Table, found: Findings, student: str) -> pd.DataFrame:
+    """Return the rows of the summary that the table could show, of whatever settings."""
+    summary = found.summary
+    return summary[
+        (summary["teacher"] == table.teacher)
+        & (summary["student"] == student)
+        & summary["main"]
+        & summary["method"].isin([row.method for row in table.rows])
+        & summary["task"].map(task_name).isin([column.task for column in table.columns])
+    ]
 
 
 def _row(table: Table, row: Row, own: pd.DataFrame, found: Findings) -> dict[str, Cell]:
@@ -160,7 +166,7 @@ def _caption(table: Table, own: pd.DataFrame, found: Findings) -> str:
     metrics = ", ".join(
         f"{column.label} {metric}"
         for column in table.columns
-        for metric in set(findings.rows_of(own, column.task, column.split)["metric"])
+        for metric in sorted(set(findings.rows_of(own, column.task, column.split)["metric"]))
     )
     told = f"{pair}. {what}; {metrics}. Protocol: {findings.protocol(frame)}."
     return f"{told} {overview.BOLD}" if table.shows == "scores" else told
@@ -174,9 +180,8 @@ def _notes(
     limited = {findings.limits(config) for config in configs} - {""}
     if limited:
         told.append(f"Limited runs ({'; '.join(sorted(limited))}): not the paper's experiment.")
-    elsewhere = _elsewhere(table, own, found)
-    if elsewhere:
-        told.append(f"Other settings of this pair are in overview.md: {elsewhere}.")
+    if set(_wanted(table, found, table.student)["section"]) - set(own["section"]):
+        told.append("Runs of this pair with other settings are in overview.md.")
     if table.shows == "properties":
         return told
     told += _skipped(table, found)
@@ -198,13 +203,6 @@ def _notes(
     if missing or few:
         told.append(f"To fill it: {_command(table, configs, own, rows)}")
     return told
-
-
-def _elsewhere(table: Table, own: pd.DataFrame, found: Findings) -> str:
-    summary = found.summary
-    pair = summary[(summary["teacher"] == table.teacher) & (summary["student"] == table.student)]
-    others = sorted(set(pair["section"]) - set(own["section"]))
-    return ", ".join(others)
 
 
 def _skipped(table: Table, found: Findings) -> list[str]:

@@ -22,6 +22,7 @@ from ilkd_bench.types import BadInput
 @hydra.main(version_base="1.3", config_path=str(launch.ROOT / "conf"), config_name="config")
 def hydra_main(config: DictConfig) -> None:
     """Do the run that Hydra composed, where one of its launchers carries the runs out."""
+    os.chdir(HydraConfig.get().runtime.cwd)  # Ray's workers are somewhere else
     resolved: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     with terminable():
         execute(launch.job(resolved, words=list(HydraConfig.get().overrides.task)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def setting(config: dict[str, Any]) -> dict[str, Any]:
 def place(config: dict[str, Any]) -> dict[str, str]:
     """Return the section, row and column of a run: runs with other settings never share a cell."""
     method, task = config["method"], config["task"]
-    changed = difference(method, [method_defaults(method["name"])])
+    changed = difference(method, [_defaults(method["name"])])
     given = config["teacher"].get("checkpoint")
     seen = [task, config["data"], *([] if given is None else [given])]
     return {
@@ -153,6 +154,9 @@ def place(config: dict[str, Any]) -> dict[str, str]:
         "method": f"{method['name']} ({changed})" if changed else method["name"],
         "task": f"{task['name']}#{store.digest(seen)[:6]}",
     }
+
+
+_defaults = cache(method_defaults)  # a folder has thousands of records and few methods
 
 
 def task_name(task: str) -> str:
@@ -170,7 +174,7 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
         config = record["config"]
         if record["status"] != "done":
             continue
-        common = record["place"] | {key: config[key] for key in SWEPT}
+        common = place(config) | {key: config[key] for key in SWEPT}
         common |= {
             "id": record["id"],
             "folder": record["folder"],
@@ -194,6 +198,8 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     columns = [*CELL, *SWEPT, "id", "folder", "limited", "teacher", "student", "split", "metric"]
     columns += ["main", "monitor", "value"]
     table = pd.DataFrame(found, columns=columns)
+    kinds = {"limited": bool, "main": bool, "monitor": bool, "value": float}
+    table = table.astype(kinds)  # an empty frame has no kinds of its own
     return table.sort_values([*CELL, "split", "metric", *SWEPT, "id"], ignore_index=True)
 
 

@@ -168,11 +168,3 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
 def run_folders(results_dir: Path) -> list[Path]:
     """Return every folder below `results_dir` that has a record, whole or not, ordered by path."""
     return [path.parent for path in sorted((results_dir / "runs").glob("*/*/*/*/record.json"))]
-
-
-def records(results_dir: Path) -> Iterator[dict[str, Any]]:
-    """Yield every whole record below `results_dir`, ordered by path, with its `folder`."""
-    for folder in run_folders(results_dir):
-        record = read_record(folder)
-        if record is not None:
-            yield record | {"folder": folder.relative_to(results_dir).as_posix()}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ilkd_bench import findings, overview, paper_tables, papers, reference, store
 from ilkd_bench.findings import Findings
-from ilkd_bench.grid import FORMATS, Grid, markdown
+from ilkd_bench.grid import FORMATS, Grid, escape_markdown, markdown
 
 SUMMARY = "teacher student method task split metric lr batch_size mean std n ids".split()
 
@@ -30,7 +30,7 @@ def write(found: Findings, tables: Iterable[papers.Table]) -> tuple[str, list[st
     summary[["task", "data"]] = (
         summary["task"].str.split("#", expand=True, n=1).reindex(columns=[0, 1])
     )
-    columns = [*SUMMARY, "limited", "section", "data"]
+    columns = [*SUMMARY, "low", "high", "limited", "section", "data"]
     store.write_text(folder / "summary.csv", summary[columns].to_csv(index=False))
     store.write_text(folder / "comparisons.csv", found.compared.to_csv(index=False))
     text = as_markdown(found)
@@ -55,9 +55,9 @@ def as_markdown(found: Findings) -> str:
     """Return the overview of all results."""
     parts = ["# Results\n"]
     for title, introduction, grids in overview.sections(found):
-        parts.append(f"## {title}\n\n{introduction}\n")
+        parts.append(f"## {escape_markdown(title)}\n\n{escape_markdown(introduction)}\n")
         parts += [markdown(grid, level=3) for grid in grids]
-    parts += [f"{note}\n" for note in overview.notes(found)]
+    parts += [f"{escape_markdown(note)}\n" for note in overview.notes(found)]
     return "\n".join(parts)
 
 

@@ -31,6 +31,9 @@ from ilkd_bench.types import BadInput, Phase
 
 log = logging.getLogger(__name__)
 
+NO_ARGUMENTS = ("recommended", "teacher_layers", "recipe", "checkpoint", "allow_weak")
+"""What the settings of a teacher or student say besides the arguments of its `_target_`."""
+
 
 def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Fine-tune or load the teacher, distil the student, evaluate, and leave files in `folder`.
@@ -49,33 +52,29 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
     """
     task = Task(**config["task"])
     precision_here(config["precision"], config["trainer"]["accelerator"])  # BadInput now
-    drop = ("recommended", "teacher_layers", "recipe", "checkpoint", "allow_weak")
     student: Model = settings.construct(
-        config["student"], drop=drop, labels=task.labels, seed=config["seed"]
+        config["student"], drop=NO_ARGUMENTS, labels=task.labels, seed=config["seed"]
     )
     started = time.perf_counter()
-    teacher_model, order = _teacher_model(config, task, drop)
-    with seeded(config["seed"]):
-        method: Method = settings.construct(
-            config["method"], drop=("weights",), student=student.spec, teacher=teacher_model.spec
-        )
+    teacher_model, order = build_teacher(config, task)
+    method = build_method(config, student, teacher_model)
     phases = method.phases(config["epochs"])
     _check_bank(config, phases)
     if config["student"]["teacher_layers"] is not None:
         check_copy(student.hf, teacher_model.hf, config["student"]["teacher_layers"])
     splits = read_splits(config, task, student, teacher_model)
-    live, facts = _ready_teacher(config, science, task, teacher_model, order, phases, splits)
+    live, facts = ready_teacher(config, science, task, teacher_model, order, phases, splits)
     if config["student"]["teacher_layers"] is not None:
         copy_layers(student.hf, live.model.hf, config["student"]["teacher_layers"])
     where: dict[str, Any] = {
         "device": device_here(config["trainer"]["accelerator"]),
         "batch_size": config["trainer"]["eval_batch_size"],
     }
-    measured = _answering(config, live, splits, "dev", [Phase("measure", 1, LOGITS)], **where)
+    measured = answering(config, live, splits, "dev", [Phase("measure", 1, LOGITS)], **where)
     teacher_dev = measure_teacher(
         measured, task, splits["dev"], allow_weak=config["teacher"]["allow_weak"], **where
     )
-    teacher = _answering(config, live, splits, "train", phases, **where)
+    teacher = answering(config, live, splits, "train", phases, **where)
     weights = config["method"]["weights"]
     check_terms(student, method, weights, teacher, splits["train"], phases, where["device"])
     if config["compile"]:
@@ -142,14 +141,26 @@ def fit_settings(config: dict[str, Any], seed: int, **changes: Any) -> Settings:
     )
 
 
-def _teacher_model(
-    config: dict[str, Any], task: Task, drop: tuple[str, ...]
-) -> tuple[Model, list[int] | None]:
+def build_teacher(config: dict[str, Any], task: Task) -> tuple[Model, list[int] | None]:
+    """Return the teacher before its fine-tuning, or the given checkpoint and its label order."""
     teacher = config["teacher"]
     if teacher["checkpoint"] is not None:
         return checkpoint(teacher["checkpoint"], labels=task.labels)
     seed = teacher["recipe"]["seed"]
-    return settings.construct(teacher, drop=drop, labels=task.labels, seed=seed), None
+    return settings.construct(teacher, drop=NO_ARGUMENTS, labels=task.labels, seed=seed), None
+
+
+def build_method(config: dict[str, Any], student: Model, teacher: Model) -> Method:
+    """Return the method, its projections drawn from the run's seed.
+
+    Raises:
+        Incompatible: it cannot work for this pair.
+    """
+    with seeded(config["seed"]):
+        method: Method = settings.construct(
+            config["method"], drop=("weights",), student=student.spec, teacher=teacher.spec
+        )
+    return method
 
 
 def read_splits(
@@ -189,7 +200,7 @@ def read_splits(
     return {n: s for n, s in splits.items() if not tasks.is_hidden(task, s.labels.numpy())}
 
 
-def _ready_teacher(
+def ready_teacher(
     config: dict[str, Any],
     science: dict[str, Any],
     task: Task,
@@ -258,7 +269,7 @@ def _check_bank(config: dict[str, Any], phases: Sequence[Phase]) -> None:
         )
 
 
-def _answering(
+def answering(
     config: dict[str, Any],
     live: LiveTeacher,
     splits: dict[str, Split],

@@ -21,7 +21,10 @@ from numpy.typing import NDArray
 Json: TypeAlias = dict[str, Any]
 
 DIRECTORY = Path(__file__).parent / "vectors"
-METHODS = ("finetune", "vanilla", "pkd", "pkd_last", "alp", "rail_l", "rail_c", "pro_kd")
+METHODS = (
+    *("finetune", "vanilla", "pkd", "pkd_last", "alp", "rail_l", "rail_c", "pro_kd"),
+    "vanilla_checkpoint",
+)
 FIXTURE = {1: 1.150421, 2: 1.280627, 10: 1.331116}
 """Published soft KL of z_s = [1, 2, 3] and z_t = [3, 2, 1] for each temperature."""
 
@@ -71,7 +74,7 @@ def evaluate(method: str, case: Json) -> dict[str, float]:
         temperature = oracle.falling_temperature(clock["epoch"], clock["epochs"], t_max)
         return {"follow": oracle.follow(zs, zt, temperature, t_max, settings["smoothing"])}
     terms = {"ce": ce, "kd": oracle.soft_kl(zs, zt, settings["temperature"])}
-    if method == "vanilla":
+    if method in ("vanilla", "vanilla_checkpoint"):
         return terms
     if method in ("pkd", "pkd_last", "alp"):
         hs, ht = oracle.cls(student["hidden"]), oracle.cls(teacher["hidden"])
@@ -203,6 +206,16 @@ def vanilla() -> list[Json]:
         assert abs(case["expected"]["kd"] - published) < 5e-7
         cases.append(case)
     return cases
+
+
+def vanilla_checkpoint() -> list[Json]:
+    draw = Draw("vanilla_checkpoint")
+    half = {"temperature": 10, "teacher_at": 0.5}
+    return [
+        draw.case("half trained", half),
+        draw.case("fully trained", {"temperature": 2, "teacher_at": 1.0}, lengths=(3, 5)),
+        draw.case("regression", half, classes=1),
+    ]
 
 
 def pkd(method: str, layer_map: str) -> list[Json]:
@@ -355,6 +368,7 @@ def files() -> dict[str, Json]:
     cases = {
         "finetune": finetune(),
         "vanilla": vanilla(),
+        "vanilla_checkpoint": vanilla_checkpoint(),
         "pkd": pkd("pkd", "skip"),
         "pkd_last": pkd("pkd_last", "last"),
         "alp": alp(),
@@ -372,6 +386,7 @@ def files() -> dict[str, Json]:
         "finetune": ce,
         "vanilla": ce + kl + "the published fixture is 2 T (e^(2/T) - 1) / (e^(2/T) + e^(1/T) + 1) "
         "= 1.150421, 1.280627, 1.331116 at T = 1, 2, 10; " + by_hand(cases["vanilla"], "kd") + "; ",
+        "vanilla_checkpoint": ce + kl + "the terms of vanilla; ",
         "pkd": ce + kl + formula + "2, 4 (i * 6 / 3); " + bound,
         "pkd_last": ce + kl + formula + "4, 5 (6 - 3 + i); " + bound,
         "alp": ce + kl + "alp: cls vectors, weights softmax_j <hs_i, ht_j>, |hs_i - sum_j e_ij "

@@ -141,8 +141,8 @@ def test_the_choices_of_a_sweep_exist_and_its_first_run_composes(name: str, tmp_
 def test_a_preset_expands_to_its_runs(tmp_path: Path) -> None:
     words = [f"results_dir={tmp_path}/r", f"cache_dir={tmp_path}/c"]
     jobs = launch.plan(["+sweeps=minilm_small", "max_length=64", *words])
-    assert len(jobs) == len({job.folder for job in jobs}) == 2 * 7 * 3
-    assert {job.config["task"]["name"] for job in jobs} == {"mrpc", "rte"}
+    assert len(jobs) == len({job.folder for job in jobs}) == 3 * 4 * 8
+    assert {job.config["task"]["name"] for job in jobs} == {"mrpc", "rte", "cola", "stsb"}
     assert {job.config["epochs"] for job in jobs} == {4}
     assert {job.config["max_length"] for job in jobs} == {64}, "what is typed wins"
     assert {job.config["student"]["keep_layers"][1] for job in jobs} == {4}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ilkd_bench import dashboard, store, tracking
+from ilkd_bench import dashboard, scores, settings, store, tracking
 from ilkd_bench.types import BadInput
 
 
@@ -36,8 +36,8 @@ def record(method: str = "rail_l", seed: int = 0, **changes: Any) -> dict[str, A
     student = changes.pop("student", "bert_6")
     terms = {"rail_l": ["ce", "kd", "rail"], "pkd": ["ce", "kd", "pt"]}[method]
     ood = {"scitail": {"metric": "accuracy"}} if task == "mnli" else {}
-    scores = {"dev": {"accuracy": 0.8, "f1": 0.7, "n": 4}, "test": {"accuracy": 0.6, "n": 4}}
-    scores |= {f"ood/{name}": {"accuracy": 0.5, "n": 4} for name in ood}
+    measured = {"dev": {"accuracy": 0.8, "f1": 0.7, "n": 4}, "test": {"accuracy": 0.6, "n": 4}}
+    measured |= {f"ood/{name}": {"accuracy": 0.5, "n": 4} for name in ood}
     config = {
         "teacher": {"name": "bert_base"},
         "student": {"name": student},
@@ -48,16 +48,22 @@ def record(method: str = "rail_l", seed: int = 0, **changes: Any) -> dict[str, A
         "lr": 1e-4,
         "batch_size": 8,
         "limit_train": None,
+        "epochs": 3,
+        "max_length": 128,
+        "precision": "auto",
         "limit_eval": None,
-    }
+    } | changes
     return {
         "schema": store.SCHEMA,
-        "id": f"{method}{seed}{task}{student}{changes}",
+        "id": settings.run_id(config),
         "status": "done",
-        "config": config | changes,
-        "scores": scores,
+        "config": config,
+        "teacher": {"dev": {"accuracy": 0.9, "n": 4}},
+        "scores": measured,
         "monitor": "dev/accuracy",
         "seconds": {"train": 10.0, "teacher": 1.0, "evaluate": 1.0},
+        "folder": f"runs/{task}/{method}/s{seed}",
+        "place": scores.place(config),
     }
 
 
@@ -159,7 +165,7 @@ def test_a_view_shows_exactly_the_runs_that_carry_its_marks(tmp_path: Path) -> N
     for chosen, wanted in ((one, True), (other, False)):
         (view,) = sent(chosen)
         filters = {f["key"]["name"]: f for f in runs(view)["filters"]["filters"]}
-        place = dashboard.tables.place(one["config"])
+        place = scores.place(one["config"])
         marks = tracking.opening(config, tmp_path, place)["init"]["config"]
         found = [filters[name]["value"] == marks[name] for name in ("section", "column")]
         assert all(found) is wanted

@@ -26,9 +26,11 @@ def test_the_words_of_a_job_select_it_alone(tmp_path: Path) -> None:
 
 def test_a_preset_is_spelt_out_and_typed_keys_replace_what_it_sweeps(tmp_path: Path) -> None:
     rows = "\n".join(
-        f'{{"sentence1": "a {label}", "sentence2": "b", "label": {label}}}' for label in (0, 1)
+        f'{{"sentence1": "a {n}", "sentence2": "b", "sentence": "a {n}", "label": {n}}}'
+        for n in (0, 1)
     )
-    for task in ("mrpc", "rte"):
+    tasks = ("rte", "cola", "mrpc", "stsb")
+    for task in tasks:
         for split in ("train", "validation"):
             path = tmp_path / "data" / task / f"{split}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,9 +38,9 @@ def test_a_preset_is_spelt_out_and_typed_keys_replace_what_it_sweeps(tmp_path: P
     words = ["+sweeps=minilm_small", f"data_dir={tmp_path}/data", "teacher=tiny12", "student=tiny6"]
     jobs = plan(tmp_path, *words, "seed=7", "method=pkd,alp")
     found = {(job.config["task"]["name"], job.config["method"]["name"]) for job in jobs}
-    assert found == {(t, m) for t in ("mrpc", "rte") for m in ("pkd", "alp")}
+    assert found == {(t, m) for t in tasks for m in ("pkd", "alp")}
     assert {job.config["seed"] for job in jobs} == {7}
-    assert len(jobs) == 4
+    assert len(jobs) == 8
     assert not any(word.startswith("+sweeps") for word in jobs[0].words)
 
 

@@ -77,7 +77,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
 def status(folder: Path) -> dict[str, str]:
     return {
         record["config"]["method"]["name"]: record["status"]
-        for record in store.records(folder / "results")
+        for record in toys.records(folder / "results")
     }
 
 
@@ -104,7 +104,7 @@ def test_a_failing_job_leaves_the_others_done(
     assert command(monkeypatch, *words) == 1
     assert trainings.calls == ["finetune", "vanilla", "pkd"]
     assert status(tmp_path) == {"finetune": "done", "vanilla": "failed", "pkd": "done"}
-    (failed,) = [r for r in store.records(tmp_path / "results") if r["status"] == "failed"]
+    (failed,) = [r for r in toys.records(tmp_path / "results") if r["status"] == "failed"]
     folder = tmp_path / "results" / failed["folder"]
     assert failed["reason"].startswith(reason)
     trace = (folder / "error.txt").read_text()
@@ -121,7 +121,7 @@ def test_an_impossible_pair_is_skipped_and_no_failure(
     trainings.errors["pkd"] = Incompatible("a student of 1 layer has no intermediate layer")
     words = ["-m", *toys.small(tmp_path, "method=pkd,vanilla")]
     assert command(monkeypatch, *words) == 0
-    (skipped,) = [r for r in store.records(tmp_path / "results") if r["status"] == "skipped"]
+    (skipped,) = [r for r in toys.records(tmp_path / "results") if r["status"] == "skipped"]
     assert skipped["reason"] == "a student of 1 layer has no intermediate layer"
     assert not list((tmp_path / "results").rglob("error.txt"))
 
@@ -144,7 +144,7 @@ def test_done_runs_are_not_run_again_but_failed_and_broken_off_ones_are(
     words = ["-m", *toys.small(tmp_path, "method=finetune,vanilla,pkd,alp")]
     trainings.errors["vanilla"] = RuntimeError("once")
     assert command(monkeypatch, *words) == 1
-    records = {r["config"]["method"]["name"]: r for r in store.records(tmp_path / "results")}
+    records = {r["config"]["method"]["name"]: r for r in toys.records(tmp_path / "results")}
     folders = {name: tmp_path / "results" / r["folder"] for name, r in records.items()}
     half = {k: v for k, v in records["pkd"].items() if k != "folder"} | {"status": "running"}
     store.write_record(folders["pkd"], half)
@@ -163,7 +163,7 @@ def test_a_record_tells_what_was_asked_and_what_came_out(
 ) -> None:
     words = toys.small(tmp_path, "method=pkd", "seed=3")
     assert command(monkeypatch, *words) == 0
-    (record,) = store.records(tmp_path / "results")
+    (record,) = toys.records(tmp_path / "results")
     assert record["argv"] == words
     assert record["schema"] == store.SCHEMA and record["reason"] is None
     assert record["scores"] == MEASURED["scores"]

@@ -193,7 +193,7 @@ def test_the_grid_has_one_seed_and_the_others_run_at_its_best(
     grid = [(lr, size, 0) for lr in (1e-3, 2e-3) for size in (8, 16)]
     assert trained == [*grid, (2e-3, 8, 1), (2e-3, 8, 2)]
     assert "6 runs: 6 done" in capfd.readouterr().out
-    found = list(store.records(tmp_path / "results"))
+    found = list(toys.records(tmp_path / "results"))
     assert len(found) == 6
     for record in found:
         config = record["config"]

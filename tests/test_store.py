@@ -159,15 +159,14 @@ def test_a_record_is_read_as_it_was_written(status: str, tmp_path: Path) -> None
     assert store.read_record(tmp_path / "run") == record
 
 
-def test_records_lists_the_whole_ones_with_their_folders(tmp_path: Path) -> None:
+def test_run_folders_lists_all_that_have_a_record_whole_or_not(tmp_path: Path) -> None:
     for run in ("t/p/m/s1-b", "t/p/m/s0-a", "t/p/k/s0-c"):
         store.write_record(tmp_path / "runs" / run, RECORD | {"id": run})
     (tmp_path / "runs/t/p/m/s0-a/record.json").write_text("{")
     (tmp_path / "runs/t/p/m/s9-empty").mkdir()
-    found = list(store.records(tmp_path))
-    assert [r["folder"] for r in found] == ["runs/t/p/k/s0-c", "runs/t/p/m/s1-b"]
-    assert found[0]["id"] == "t/p/k/s0-c"
-    assert list(store.records(tmp_path / "nowhere")) == []
+    found = [folder.relative_to(tmp_path).as_posix() for folder in store.run_folders(tmp_path)]
+    assert found == ["runs/t/p/k/s0-c", "runs/t/p/m/s0-a", "runs/t/p/m/s1-b"]
+    assert store.run_folders(tmp_path / "nowhere") == []
 
 
 def test_a_run_s_folder_tells_task_pair_method_and_seed(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def records(root: Path) -> list[dict[str, Any]]:
-    return list(store.records(root / "results"))
+    return list(toys.records(root / "results"))
 
 
 # ------------------------------------------------------------------------- the same run, otherwise

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import toys
 
-from ilkd_bench import mirror, store, tables
+from ilkd_bench import mirror, scores
 from ilkd_bench.tracking import Mirror, flat, numbers, opening, tracker
 
 PLACE = {"section": "5ec710n", "method": "rail_l", "task": "demo_sentiment#c01"}
@@ -404,7 +404,7 @@ def offline(once: Any) -> tuple[Path, list[Any]]:
             words += ["epochs=2", "method=rail_l", "keep_student=none", "logger=wandb"]
             words += ["logger.wait=60", "logger.artifact=true", "bank=off"]
             subprocess.run([sys.executable, "-m", "ilkd_bench.run", *words], check=True)
-            (record,) = store.records(folder / "results")
+            (record,) = toys.records(folder / "results")
             with pytest.raises(ZeroDivisionError):
                 track(configuration(wait=60), folder / "failed", ZeroDivisionError("by nought"))
             runs = [read_back(folder / "results" / record["folder"]), read_back(folder / "failed")]
@@ -433,7 +433,7 @@ def test_real_wandb_has_configuration_group_and_tags(offline: Any) -> None:
     assert sent["student"]["layers"] == 2
     assert sent["logger"]["mode"] == "offline" and sent["bank"] == "off"
     marks = {"section": sent["section"], "method": sent["row"], "task": sent["column"]}
-    assert marks == tables.place(record["config"])
+    assert marks == scores.place(record["config"])
     assert "host" not in run
 
 

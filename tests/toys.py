@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 from transformers import BertConfig, BertForSequenceClassification
 
-from ilkd_bench import features, launch, models, settings
+from ilkd_bench import features, launch, models, settings, store
 from ilkd_bench.data import Encoded, Split
 from ilkd_bench.fit import Settings
 from ilkd_bench.methods.base import Method
@@ -53,6 +53,14 @@ def small(folder: Path, *overrides: str) -> list[str]:
         f"cache_dir={folder / 'cache'}",
         *overrides,
     ]
+
+
+def records(results_dir: Path) -> Iterator[dict[str, Any]]:
+    """Every whole record below a folder, ordered by path, with its ``folder``."""
+    for folder in store.run_folders(results_dir):
+        record = store.read_record(folder)
+        if record is not None:
+            yield record | {"folder": folder.relative_to(results_dir).as_posix()}
 
 
 # ------------------------------------------------------------------------------------- methods

@@ -27,6 +27,7 @@ class ALP(Vanilla):
     """Learn from labels, logits and an attention over teacher layers: `ce`, `kd`, `alp`."""
 
     needs = frozenset({"logits", "cls"})
+    attends = True
 
     def __init__(
         self,
@@ -48,9 +49,21 @@ class ALP(Vanilla):
         )
 
     def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        h_s, h_t, weights = self._attend(s, t)
+        context = weights @ h_t  # [B, M, H]
+        alp = mse(h_s, context) * len(self.student_layers)  # a sum over layers
+        return super().loss(s, t, batch, clock) | {"alp": alp}
+
+    def layer_attention(self, s: Outputs, t: Outputs) -> Tensor:
+        _, _, weights = self._attend(s, t)
+        shape = len(weights), s.cls.shape[1], t.cls.shape[1]
+        placed = weights.new_full(shape, float("nan"))  # [B, L_s+1, L_t+1]
+        placed[:, [[layer] for layer in self.student_layers], self.teacher_layers] = weights
+        return placed
+
+    def _attend(self, s: Outputs, t: Outputs) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the student's layers, the teacher's, and the weights between them."""
         h_s = self.student_projection(s.cls[:, self.student_layers])  # [B, M, H]
         h_t = self.teacher_projection(t.cls[:, self.teacher_layers])  # [B, N, H]
         query = h_s / h_s.shape[-1] ** 0.5 if self.scale == "sqrt_width" else h_s
-        context = attend(query, h_t) @ h_t  # [B, M, H]
-        alp = mse(h_s, context) * len(self.student_layers)  # a sum over layers
-        return super().loss(s, t, batch, clock) | {"alp": alp}
+        return h_s, h_t, attend(query, h_t)  # [B, M, N]

@@ -20,6 +20,9 @@ class Method(nn.Module):
     needs: frozenset[str] = frozenset({"logits"})
     """What the teacher and the student must show; empty: the teacher is not run at all."""
 
+    attends: bool = False
+    """Whether student layers attend to teacher layers: `layer_attention` then says how."""
+
     def phases(self, epochs: int) -> list[Phase]:
         """Split `epochs`, the total, into phases.
 
@@ -35,6 +38,14 @@ class Method(nn.Module):
     def diagnose(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Any]:
         """Return what is worth a column of the run's history; called once per epoch."""
         return {}
+
+    def layer_attention(self, s: Outputs, t: Outputs) -> Tensor:
+        """Return how much of each teacher layer each student layer looks at, [B, L_s+1, L_t+1].
+
+        Index 0 is the embedding output; NaN stands where nothing is looked at. Only of a method
+        that `attends`.
+        """
+        raise NotImplementedError
 
 
 def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ilkd_bench.losses import cross_entropy, soft_kl
 from ilkd_bench.methods.base import Method, positive
-from ilkd_bench.types import Batch, Clock, Outputs, Spec
+from ilkd_bench.types import BadInput, Batch, Clock, Outputs, Phase, Spec
 
 
 class Vanilla(Method):
@@ -25,3 +25,22 @@ class Vanilla(Method):
             "ce": cross_entropy(s.logits, batch.labels),
             "kd": soft_kl(s.logits, t.logits, temperature=self.temperature),
         }
+
+
+class FromCheckpoint(Vanilla):
+    """Vanilla KD from a teacher that has not finished: a snapshot of its own training.
+
+    Which checkpoint of the teacher teaches best is a question of Pro-KD (Rezagholizadeh et al.,
+    COLING 2022, arXiv 2110.08532); the loss is that of `vanilla`.
+    """
+
+    def __init__(
+        self, student: Spec, teacher: Spec, *, temperature: float, teacher_at: float
+    ) -> None:
+        super().__init__(student, teacher, temperature=temperature)
+        self.teacher_at = positive("teacher_at", teacher_at)
+        if teacher_at > 1:
+            raise BadInput(f"method.teacher_at={teacher_at}: allowed is a number up to 1")
+
+    def phases(self, epochs: int) -> list[Phase]:
+        return [Phase("distill", epochs, self.needs, teacher_at=lambda epoch: self.teacher_at)]

@@ -12,6 +12,8 @@ import toys
 from ilkd_bench.types import BadInput, Incompatible
 
 WRONG = [
+    ("vanilla_checkpoint", {"teacher_at": 0}, "method.teacher_at=0: allowed is a number above 0"),
+    ("vanilla_checkpoint", {"teacher_at": 1.5}, "teacher_at=1.5: allowed is a number up to 1"),
     ("vanilla", {"temperature": 0}, "method.temperature=0: allowed is a number above 0"),
     ("vanilla", {"temperature": -2.0}, "method.temperature=-2.0: allowed is a number above 0"),
     ("vanilla", {"temperature": "hot"}, "method.temperature=hot: allowed is a number above 0"),
