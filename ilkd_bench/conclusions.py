@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from ilkd_bench import findings
-from ilkd_bench.evidence import Score, number, task_names
+from ilkd_bench.evidence import Score, number, task_names, tested
 from ilkd_bench.findings import Findings
 
 COST_OF = "finetune"
@@ -119,7 +119,8 @@ def best(column: Sequence[Score], teacher: float | None) -> str:
     if len(column) > 1 and column[-1].mean == first.mean:
         return f"All {len(column)} methods score {points(first.mean)}{beside}."
     spread = f" ± {points(first.std)}" if first.std == first.std else ""
-    score = f"{points(first.mean)}{spread} over {_seeds(first.n)}{beside}"
+    seeds = f"{'over' if first.n > 1 else 'with'} {_seeds(first.n)}"
+    score = f"{points(first.mean)}{spread} {seeds}{beside}"
     if len(column) == 1:
         return f"Only {first.method} was run: {score}."
     level = [row.method for row in column[1:] if row.mean == first.mean]
@@ -137,8 +138,7 @@ def sureness(column: Sequence[Score]) -> tuple[str, list[str]]:
     untested: list[str] = []
     for row in column[1:]:
         test = row.to_best
-        tested = test is not None and test.p_holm == test.p_holm
-        (untested if not tested else apart if test.distinct else alike).append(row.method)
+        (untested if not tested(test) else apart if test.distinct else alike).append(row.method)
     told = []
     if not untested and not alike:
         told.append("Better than every other method, after correction for their number.")
@@ -167,7 +167,7 @@ def against_vanilla(row: Score) -> list[str]:
     if test is None:
         return []
     told = f"Against {test.against}: {points(test.difference, '+')} points"
-    if test.p_holm != test.p_holm:
+    if not tested(test):
         return [f"{told}, not tested."]
     span = f"95 % interval over seeds [{points(test.low, '+')}, {points(test.high, '+')}]"
     if test.low != test.low:

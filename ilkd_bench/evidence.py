@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ilkd_bench import compare, runs, scores, stats
+from ilkd_bench import compare, runs, scores
 from ilkd_bench.findings import Findings
 from ilkd_bench.scores import SWEPT, task_name
 
@@ -25,7 +25,7 @@ class Score:
     Attributes:
         pair: teacher, student and, where a pair has several settings, which of them.
         low, high: 95 % bootstrap interval of the mean over seeds; NaN for one seed.
-        bold: it is the best of its column or not distinguishable from it, as the tables mark it.
+        bold: the best of a column and what the tests do not tell from it, as `findings.cells`.
         to_best, to_vanilla: a row of `Findings.compared`; None where there is nothing to compare.
         seconds: of training, the median over the runs; None where no record says.
     """
@@ -92,19 +92,18 @@ def table(found: Findings, names: Mapping[str, str]) -> list[Score]:
         (row.section, row.task, row.split, row.metric, row.method, row.against): row
         for row in scores.rows(found.compared)
     }
-    values = {
-        key: group["value"].to_numpy()
-        for key, group in found.runs[found.runs["main"]].groupby([*compare.COLUMN, "method"])
-    }
-    tested = set(map(tuple, found.compared.dropna(subset=["p"])[compare.COLUMN].to_numpy()))
     made = []
     for column, rows in main.groupby(compare.COLUMN, sort=True):
         best = min(scores.rows(rows), key=lambda row: (-row.mean, row.method)).method
+        tests: dict[str, Any] = {
+            method: against.get((*column, method, best)) for method in rows["method"]
+        }
+        alike = {m for m, test in tests.items() if tested(test) and not test.distinct}
+        if any(map(tested, tests.values())):
+            alike.add(best)
         for row in scores.rows(rows):
             key = (*column, row.method)
-            test = against.get((*key, best))
-            alike = row.method == best or (test is not None and not test.distinct)
-            low, high = stats.interval(values[key], compare.generator(*map(str, key)))
+            test = tests.get(row.method)
             ids = tuple(row.ids.split())
             made.append(
                 Score(
@@ -117,9 +116,9 @@ def table(found: Findings, names: Mapping[str, str]) -> list[Score]:
                     mean=row.mean,
                     std=row.std,
                     n=row.n,
-                    low=low,
-                    high=high,
-                    bold=alike and column in tested,
+                    low=row.low,
+                    high=row.high,
+                    bold=row.method in alike,
                     to_best=test,
                     to_vanilla=against.get((*key, compare.BASELINE)),
                     seconds=_median(seconds, ids),
@@ -129,6 +128,11 @@ def table(found: Findings, names: Mapping[str, str]) -> list[Score]:
                 )
             )
     return sorted(made, key=_order(list(names)))
+
+
+def tested(test: Any) -> bool:
+    """Tell whether a row of `Findings.compared`, if there is one, has a p."""
+    return test is not None and test.p_holm == test.p_holm
 
 
 def _order(sections: list[str]) -> Callable[[Score], tuple[Any, ...]]:

@@ -63,7 +63,7 @@ def page(found: Findings) -> str:
     names = evidence.section_names(found.sections(), [title for title, *_ in parts])
     table = evidence.table(found, names)
     sections = _sections(found, names, parts, table)
-    tables = [paper_tables.build(one, found) for one in papers.TABLES.values()]
+    shown, without = _paper_tables(found)
     unfinished = gaps.unfinished(found)
     template = _environment().get_template("page.html")
     text = template.render(
@@ -71,8 +71,8 @@ def page(found: Findings) -> str:
         counts=_counts(found, [run.state for run, _ in unfinished]),
         sections=sections,
         table=table,
-        papers=[grid for grid in tables if not grid.empty],
-        without=[grid.title for grid in tables if grid.empty],
+        papers=shown,
+        without=without,
         pictures=pictures(found.folder / "figures"),
         claims=reference.claims(found),
         published=reference.beside(found),
@@ -142,6 +142,21 @@ def _sections(
         )
         for key, (_, introduction, grids) in zip(names, parts, strict=True)
     ]
+
+
+def _paper_tables(found: Findings) -> tuple[list[Grid], list[str]]:
+    """Return the papers' tables that have something to show, and the titles of the others."""
+    pairs = set(found.summary[["teacher", "student"]].itertuples(index=False, name=None))
+    shown, without = [], []
+    for table in papers.TABLES.values():
+        students = {row.student or table.student for row in table.rows}
+        if any((table.teacher, student) in pairs for student in students):
+            grid = paper_tables.build(table, found)
+            if not grid.empty:
+                shown.append(grid)
+                continue
+        without.append(f"{table.paper}, {table.title}")
+    return shown, without
 
 
 def _counts(found: Findings, unfinished: Sequence[str]) -> list[tuple[str, int]]:

@@ -329,9 +329,8 @@ def test_settings_of_one_pair_are_told_apart(tmp_path: Path) -> None:
 
 def test_the_page_is_the_same_bytes_whatever_the_order_of_writing(tmp_path: Path) -> None:
     records = [
-        record(m, t, s, 0.7 + s / 50, lr=lr)
+        record(m, "rte", s, 0.7 + s / 50, lr=lr)
         for m in ("pkd", "alp")
-        for t in ("rte", "mrpc")
         for s in range(2)
         for lr in (1e-5, 2e-5)
     ]
@@ -339,9 +338,11 @@ def test_the_page_is_the_same_bytes_whatever_the_order_of_writing(tmp_path: Path
     for name, order in (("a", records), ("b", records[::-1])):
         results = tmp_path / name / "results"
         for one in order:
-            store.write_record(results / "runs" / "t" / "p" / "m" / f"s0-{one['id']}", one)
-        pages += [written(results), written(results)]
-    assert len(set(pages)) == 1
+            folder = results / "runs" / "t" / "p" / "m" / f"s0-{one['id']}"
+            folder.mkdir(parents=True)
+            (folder / "record.json").write_text(json.dumps(one))
+        pages.append(written(results))
+    assert pages[0] == pages[1] == written(results)
 
 
 def test_figures_are_inside_the_page(tmp_path: Path) -> None:
@@ -459,10 +460,11 @@ def test_headers_sort_both_ways(opened: Any) -> None:
 def test_filters_narrow_the_table_and_say_so(opened: Any) -> None:
     status = opened.locator(".shown")
     assert status.inner_text() == "8 of 8 rows shown"
-    opened.get_by_label("Task").select_option("rte")
+    opened.get_by_role("combobox", name="Task").select_option("rte")
     assert column(opened, 1) == ["rte"] * 4
-    opened.get_by_label("Method").select_option(HOSTILE)
-    assert column(opened, 0) == [HOSTILE]
+    (hostile,) = [name for name in column(opened, 0) if HOSTILE in name]
+    opened.get_by_role("combobox", name="Method").select_option(hostile)
+    assert column(opened, 0) == [hostile]
     assert status.inner_text() == "1 of 8 rows shown"
     opened.get_by_role("button", name="Reset").click()
     opened.get_by_label("Search").fill("PKD mrpc")
