@@ -214,10 +214,11 @@ def title(declared: Declared, part: pd.DataFrame, subtitle: str) -> str:
 
 
 def render(figure: Figure, form: str) -> bytes:
-    """Return the file of a figure (svg, pdf or png), without a date in it."""
+    """Return the file of a figure (svg, pdf or png), with its title and without a date in it."""
+    title = " ".join(figure.get_suptitle().split())
     undated: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     file = io.BytesIO()
-    figure.savefig(file, format=form, metadata=undated.get(form))
+    figure.savefig(file, format=form, metadata={"Title": title} | undated.get(form, {}))
     return file.getvalue()
 
 

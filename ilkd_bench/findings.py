@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ilkd_bench import compare, scores, stats
@@ -26,6 +25,7 @@ class Findings:
         runs: those of the learning rate and batch size that each cell chose.
         summary: `scores.summarise`, with the interval of each mean.
         compared, standings: as `ilkd_bench.compare` describes them.
+        best: `best_of` them.
     """
 
     folder: Path
@@ -36,6 +36,7 @@ class Findings:
     summary: pd.DataFrame
     compared: pd.DataFrame
     standings: pd.DataFrame
+    best: frozenset[tuple[Any, ...]]
 
     def sections(self) -> dict[str, list[dict[str, Any]]]:
         """Return the records of each section, ordered by teacher."""
@@ -62,15 +63,17 @@ def load(results_dir: Path) -> Findings:
     runs = scores.chosen(frame)
     read = compare.reader(results_dir, {record["folder"]: record for record in found.records})
     compared = compare.compare(runs, read)
+    summary = with_intervals(scores.summarise(frame), runs)
     return Findings(
         folder=results_dir,
         records=found.records,
         flaws=found.flaws,
         scores=frame,
         runs=runs,
-        summary=with_intervals(scores.summarise(frame), runs),
+        summary=summary,
         compared=compared,
         standings=compare.standings(runs, compared),
+        best=best_of(summary, compared),
     )
 
 
@@ -88,9 +91,7 @@ def with_intervals(summary: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 def cells(found: Findings, rows: pd.DataFrame) -> list[Cell]:
     """Return what a table shows for some rows of the summary.
 
-    Bold are the best of a column and what the tests do not tell from it; what could not be tested
-    against the best is not bold, nor is the best where nothing was. A dagger marks fewer seeds than
-    the most among these rows.
+    Bold is what is in `best`. A dagger marks fewer seeds than the most among these rows.
     """
     most = rows["n"].max() if len(rows) else 0
     return [
@@ -98,7 +99,7 @@ def cells(found: Findings, rows: pd.DataFrame) -> list[Cell]:
             mean=row.mean,
             std=row.std,
             n=row.n,
-            best=_is_best(found, row),
+            best=(row.section, row.task, row.split, row.metric, row.method) in found.best,
             few=row.n < most,
             ids=tuple(row.ids.split()),
         )
@@ -106,18 +107,20 @@ def cells(found: Findings, rows: pd.DataFrame) -> list[Cell]:
     ]
 
 
-def _is_best(found: Findings, row: Any) -> bool:
-    def column(frame: pd.DataFrame) -> pd.DataFrame:
-        alike = [frame[key] == getattr(row, key) for key in compare.COLUMN]
-        return frame[np.logical_and.reduce(alike)]
+def best_of(summary: pd.DataFrame, compared: pd.DataFrame) -> frozenset[tuple[Any, ...]]:
+    """Return (*`compare.COLUMN`, method) of the best of each column and what is not told from it.
 
-    means = column(found.summary).sort_values(["mean", "method"], ascending=[False, True])
-    best, compared = means["method"].iloc[0], column(found.compared)
-    tested = compared[(compared["against"] == best) & compared["p"].notna()]
-    if row.method == best:
-        return not tested.empty
-    own = tested[tested["method"] == row.method]
-    return not own.empty and not own["distinct"].iloc[0]
+    What could not be tested against the best is not among them, nor is the best where nothing was.
+    """
+    tested = {key: part for key, part in compared[compared["p"].notna()].groupby(compare.COLUMN)}
+    found: set[tuple[Any, ...]] = set()
+    for key, part in summary.groupby(compare.COLUMN):
+        if key in tested:
+            best = part.sort_values(["mean", "method"], ascending=[False, True])["method"].iloc[0]
+            own = tested[key][tested[key]["against"] == best]
+            alike = own.loc[~own["distinct"].astype(bool), "method"]
+            found |= {(*key, method) for method in [*([] if own.empty else [best]), *alike]}
+    return frozenset(found)
 
 
 def teacher_scores(records: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -201,7 +201,7 @@ def _notes(
     if missing:
         told.append(f"Missing (n = 0): {'; '.join(missing)}.")
     if missing or few:
-        told.append(f"To fill it: {_command(table, configs, own, rows)}")
+        told.append(f"To fill it: {'; and: '.join(_commands(table, configs, rows))}")
     return told
 
 
@@ -222,30 +222,43 @@ def _skipped(table: Table, found: Findings) -> list[str]:
     )
 
 
-def _command(
-    table: Table,
-    configs: Sequence[dict[str, Any]],
-    own: pd.DataFrame,
-    rows: dict[str, dict[str, Cell]],
-) -> str:
-    """Return the line that would fill what is missing; finished runs are skipped by it."""
-    most = max((cell.n for row in rows.values() for cell in row.values()), default=0)
+def _commands(
+    table: Table, configs: Sequence[dict[str, Any]], rows: dict[str, dict[str, Cell]]
+) -> list[str]:
+    """Return the lines that would fill what is missing, one for each change of a method's settings.
 
-    def lacks(row: Row, column: Column) -> bool:
-        cell = rows[row.label].get(column.label)
-        return cell is None or cell.n < most
-
-    pairs = [(row, c) for row in table.rows for c in table.columns if lacks(row, c)]
-    methods = list(dict.fromkeys(row.method.partition(" (")[0] for row, _ in pairs))
-    tasks = list(dict.fromkeys(column.task for _, column in pairs))
-    words = [f"method={','.join(methods)}", f"task={','.join(tasks)}"]
+    Where there are runs, in their settings; runs that are done are skipped by the lines.
+    """
     if table.sweep is not None and not configs:
-        return f"python -m ilkd_bench.run +sweeps={table.sweep}"
-    if table.sweep is not None:
-        return f"python -m ilkd_bench.run +sweeps={table.sweep} {' '.join(words)}"
-    students = list(dict.fromkeys(row.student or table.student for row, _ in pairs))
-    words = [f"teacher={table.teacher}", f"student={','.join(students)}", *words]
-    words.append(f"seed={','.join(map(str, range(max(most, SEEDS if not configs else most))))}")
+        return [f"python -m ilkd_bench.run +sweeps={table.sweep}"]
+    most = max((cell.n for row in rows.values() for cell in row.values()), default=0)
+    lacking: dict[str, list[tuple[Row, Column]]] = {}
+    for row in table.rows:
+        for column in table.columns:
+            cell = rows[row.label].get(column.label)
+            if cell is None or cell.n < most:
+                changed = row.method.partition(" (")[2].removesuffix(")")
+                lacking.setdefault(changed, []).append((row, column))
     shown = ("epochs", "max_length", "patience", *scores.LIMITS)
-    words += [f"{k}={configs[0][k]}" for k in shown if configs and configs[0].get(k) is not None]
-    return f"python -m ilkd_bench.run -m {' '.join(words)}"
+    given = [f"{k}={configs[0][k]}" for k in shown if configs and configs[0].get(k) is not None]
+    if table.sweep is None:
+        given.insert(0, f"seed={','.join(map(str, range(most or SEEDS)))}")
+    return [
+        " ".join(["python -m ilkd_bench.run", *_words(table, changed, pairs), *given])
+        for changed, pairs in lacking.items()
+    ]
+
+
+def _words(table: Table, changed: str, pairs: Sequence[tuple[Row, Column]]) -> list[str]:
+    """Return the words that choose some cells of a table."""
+    students = dict.fromkeys(row.student or table.student for row, _ in pairs)
+    methods = dict.fromkeys(row.method.partition(" (")[0] for row, _ in pairs)
+    tasks = dict.fromkeys(column.task for _, column in pairs)
+    if table.sweep is not None:
+        words = [f"+sweeps={table.sweep}"]
+    else:
+        words = ["-m", f"teacher={table.teacher}"]
+    if table.sweep is None or list(students) != [table.student]:
+        words.append(f"student={','.join(students)}")
+    words += [f"method={','.join(methods)}", f"task={','.join(tasks)}"]
+    return words + [f"method.{word}" for word in changed.split()]

@@ -171,7 +171,8 @@ def claims(found: Findings) -> Grid:
 def check(claim: Claim, runs: pd.DataFrame) -> dict[str, str]:
     """Return our difference with its interval, and the verdict."""
     main = runs[runs["main"] & runs["split"].str.startswith(claim.split)]
-    main = main[~main["split"].isin(["dev_mismatched"])]
+    main = main[main["method"].isin([*claim.left, *claim.right])]
+    main = main[main["split"] != "dev_mismatched"]
     left, right = _averages(main, claim.left), _averages(main, claim.right)
     if left is None or right is None:
         return {"ours": "", "verdict": "not enough runs"}

@@ -49,7 +49,7 @@ LAYERS = [  # a module imports only from layers below its own, or from its own w
     {"train", "dashboard", "chosen"},
     {"jobs"},
     {"launch", "sweep"},
-    {"run", "runs", "analyse", "submit", "export"},
+    {"run", "runs", "analyse", "submit", "export", "evidence", "gaps", "conclusions", "report"},
 ]
 LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}
 MODULES = sorted(
@@ -93,6 +93,10 @@ RESULTS = [
     "chosen",
     "submit",
     "export",
+    "evidence",
+    "gaps",
+    "conclusions",
+    "report",
 ]
 TRAINING = ["train", "jobs", "fit", "module", "evaluate", "launch", "settings"]
 
@@ -173,7 +177,10 @@ def test_the_results_tree_does_not_import_the_training_tree(module: str) -> None
     assert not {name.split(".")[0] for name in top} & heavy
 
 
-@pytest.mark.parametrize("module", ["tables", "run", "runs", "banks", "dashboard"])
+@pytest.mark.parametrize(
+    "module",
+    ["tables", "run", "runs", "banks", "dashboard", "report", "submit", "export"],
+)
 def test_the_commands_start_without_torch(module: str) -> None:
     """A fresh process: what the import of a command leaves loaded. `run` imports `launch`."""
     heavy = "torch transformers pytorch_lightning datasets wandb torchmetrics matplotlib".split()
@@ -205,6 +212,7 @@ def test_no_module_outside_methods_knows_a_method_by_name() -> None:
     named = {
         ("train", "finetune"),  # the only phase of a teacher
         ("compare", "vanilla"),  # the baseline of every comparison
+        ("conclusions", "finetune"),  # what the speed of a method is told beside
         ("paper_tables", "finetune"),  # what the cost of a method is a multiple of
         *((module, name) for module in ("papers", "reference") for name in toys.METHODS),
     }

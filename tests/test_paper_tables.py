@@ -348,10 +348,25 @@ def test_the_command_with_a_preset_runs_what_is_missing(tmp_path: Path) -> None:
         if (row.method, column.task) != ("rail_c", "rte")
     ]
     words = words_of(build(tmp_path, items, table))
-    assert words == ["+sweeps=rail_table2", "method=rail_c", "task=rte"]
+    choice, settings = words[:3], words[3:]
+    assert choice == ["+sweeps=rail_table2", "method=rail_c", "task=rte"]
+    assert settings == ["epochs=3", "max_length=128"], "as the runs that are there"
     runs = planned([*words, "lr=1e-5", "batch_size=32", "seed=0"], tmp_path)
     assert [(r["method"]["name"], r["task"]["name"]) for r in runs] == [("rail_c", "rte")]
     assert (runs[0]["teacher"]["name"], runs[0]["student"]["name"]) == tuple(PAIR.values())
+
+
+def test_rows_with_changed_settings_have_lines_of_their_own(tmp_path: Path) -> None:
+    table = papers.TABLES["pro_kd_temperature"].of_pair("huge", "tiny")
+    pair = {"teacher": "huge", "student": "tiny"}
+    items = [record("pro_kd", column.task, **pair) for column in table.columns]
+    told = note(build(tmp_path, items, table), "To fill it")
+    for temperature in (1, 5, 20):
+        assert (
+            f"python -m ilkd_bench.run -m teacher=huge student=tiny method=pro_kd "
+            f"task=cola,mrpc,rte,stsb method.max_temperature={temperature} seed=0 epochs=3"
+        ) in told
+    assert told.count("ilkd_bench.run") == 3
 
 
 def test_without_runs_the_whole_preset_is_the_command(tmp_path: Path) -> None:
