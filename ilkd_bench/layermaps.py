@@ -65,7 +65,7 @@ def random_sorted(teacher_layers: int, student_layers: int, *, seed: int, epoch:
 def regular_groups(teacher_layers: int, student_layers: int) -> list[list[int]]:
     """Cut the teacher into m contiguous groups (12 -> 4: 1 2 3, 4 5 6, 7 8 9, 10 11 12).
 
-    CKD's regular combination (arXiv 2010.03034, section 2). Every layer is in one group. A group
+    CKD's regular combination (arXiv 2010.03034). Every layer is in one group. A group
     has n / m layers; where that is not whole, group i ends at layer i n / m, rounded down, so that
     the sizes are floor(n / m) or one more.
 
