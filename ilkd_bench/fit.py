@@ -89,7 +89,8 @@ def fit(
 ) -> Fitted:
     """Train through all phases and load the best epoch of the last one into the student.
 
-    The last weights are carried from phase to phase; early stopping watches the last phase only.
+    A phase starts from the last weights of the one before, or from its best ones where that asks
+    for it (`Phase.carry`). Early stopping watches the last phase only.
     A training that was killed or interrupted goes on from its last whole epoch, and ends as if
     nothing had happened.
 
@@ -114,12 +115,14 @@ def fit(
                 score=score,
                 monitor=monitor,
             )
-            path = scratch / f"phase-{number + 1}.ckpt"
+            path, last = scratch / f"phase-{number + 1}.ckpt", phase is phases[-1]
+            best_path = scratch / ("best.ckpt" if last else f"{path.stem}-best.ckpt")
+            selects = last or phase.carry == "best"
             callbacks: list[pl.Callback] = [bar]
             if snapshots is not None:
                 callbacks.append(Snapshots(snapshots))
-            if phase is phases[-1]:
-                callbacks += _selection(scratch, settings.patience)
+            if selects:
+                callbacks += _selection(best_path, settings.patience if last else None)
             callbacks.append(_every_epoch(path))  # last: it holds which epoch is the best so far
             module.train()  # a loaded model is in eval mode, and Lightning leaves it there
             saved = _load(path) if path.is_file() else None
@@ -135,10 +138,11 @@ def fit(
                         ckpt_path=None if saved is None else path,
                         weights_only=True,
                     )
+            if selects:
+                best = _load(best_path)
+                module.load_state_dict(best["state_dict"])
             history += module.history
             first_epoch += phase.epochs
-        best = _load(scratch / "best.ckpt")
-    module.load_state_dict(best["state_dict"])
     return Fitted(
         history=history,
         best_epoch=module.first_epoch + best["epoch"] + 1,
@@ -231,7 +235,7 @@ class Best(ModelCheckpoint):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what was the best, where the file is now."""
-        here, score = str(Path(str(self.dirpath)) / "best.ckpt"), state_dict["best_model_score"]
+        here, score = f"{self.dirpath}/{self.filename}.ckpt", state_dict["best_model_score"]
         moved = {
             "dirpath": self.dirpath,
             "best_model_path": here,
@@ -241,11 +245,11 @@ class Best(ModelCheckpoint):
         super().load_state_dict(state_dict | moved)
 
 
-def _selection(folder: Path, patience: int | None) -> list[pl.Callback]:
+def _selection(path: Path, patience: int | None) -> list[pl.Callback]:
     """Keep the best epoch, from minus infinity on, and stop when it stays the best for long."""
     best = Best(
-        dirpath=folder,
-        filename="best",
+        dirpath=path.parent,
+        filename=path.stem,
         monitor="monitor",
         mode="max",
         save_weights_only=True,

@@ -2,10 +2,13 @@
 
 Layers are numbered from 1; the last one (n of the teacher, m of the student) and the embedding
 output (0) are not intermediate. A map is a list with one teacher layer per student layer 1..m-1,
-unless a function says otherwise.
+unless a function says otherwise. A grouping is a list with one group of teacher layers per student
+layer 1..m, the last layers of both sides included.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -59,7 +62,59 @@ def random_sorted(teacher_layers: int, student_layers: int, *, seed: int, epoch:
     return sorted(drawn.tolist())
 
 
-def attend(query: Tensor, keys: Tensor) -> Tensor:
+def regular_groups(teacher_layers: int, student_layers: int) -> list[list[int]]:
+    """Cut the teacher into m contiguous groups (12 -> 4: 1 2 3, 4 5 6, 7 8 9, 10 11 12).
+
+    CKD's regular combination (arXiv 2010.03034). Every layer is in one group. A group
+    has n / m layers; where that is not whole, group i ends at layer i n / m, rounded down, so that
+    the sizes are floor(n / m) or one more.
+
+    Raises:
+        Incompatible: the teacher has fewer layers than the student.
+    """
+    if teacher_layers < student_layers:
+        _check(teacher_layers, student_layers)
+    ends = [i * teacher_layers // student_layers for i in range(student_layers + 1)]
+    return [list(range(start + 1, end + 1)) for start, end in pairwise(ends)]
+
+
+def overlap_groups(teacher_layers: int, student_layers: int) -> list[list[int]]:
+    """Let neighbours share layers (6 -> 2: 1 2 3 4, 3 4 5 6).
+
+    A regular group and the layer above it; the topmost group takes the layer below it. A single
+    group has no neighbour. Every layer is in one group or more.
+    """
+    groups = regular_groups(teacher_layers, student_layers)
+    if len(groups) == 1:
+        return groups
+    *lower, top = groups
+    return [[*group, group[-1] + 1] for group in lower] + [[top[0] - 1, *top]]
+
+
+def skip_middle_groups(teacher_layers: int, student_layers: int) -> list[list[int]]:
+    """Leave the middle of the teacher out (6 -> 2: 1 2, 5 6).
+
+    All groups have floor(n / m) - 1 layers, at least 1. The lower half of the groups (the larger
+    one for an odd m) is laid from layer 1 upwards, the rest from layer n downwards.
+    """
+    regular_groups(teacher_layers, student_layers)  # Incompatible where it has to be
+    size = max(1, teacher_layers // student_layers - 1)
+    starts = [i * size for i in range(student_layers)]
+    left_out = teacher_layers - student_layers * size
+    half = (student_layers + 1) // 2
+    starts = starts[:half] + [start + left_out for start in starts[half:]]
+    return [list(range(start + 1, start + size + 1)) for start in starts]
+
+
+def cross_groups(teacher_layers: int, student_layers: int) -> list[list[int]]:
+    """Take every second layer of each regular group, from its first (6 -> 2: 1 3, 4 6).
+
+    A group of g layers keeps g / 2 of them, rounded up.
+    """
+    return [group[::2] for group in regular_groups(teacher_layers, student_layers)]
+
+
+def attend(query: Tensor, keys: Tensor, *, allowed: Tensor | None = None) -> Tensor:
     """Return a soft map: weights over the keys, a softmax of dot products.
 
     ALP-KD's layer attention (arXiv 2012.14022, eq. 4), which has no parameters.
@@ -67,8 +122,13 @@ def attend(query: Tensor, keys: Tensor) -> Tensor:
     Args:
         query: [B, M, H], student layers.
         keys: [B, N, H], teacher layers.
+        allowed: [M, N], true where a layer may be attended to, at least once in each row. None:
+            everywhere.
 
     Returns:
         [B, M, N]; each row sums to 1.
     """
-    return torch.softmax(full(query) @ full(keys).transpose(-1, -2), dim=-1)
+    products = full(query) @ full(keys).transpose(-1, -2)
+    if allowed is not None:
+        products = products.masked_fill(~allowed, float("-inf"))
+    return torch.softmax(products, dim=-1)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -73,6 +73,8 @@ class Phase:
     teacher_at: Callable[[int], float] | None = None
     """Epoch of the phase -> fraction (0, 1] of the teacher's own training. None: its best epoch."""
     lr: float | None = None  # None: the run's learning rate
+    carry: Literal["last", "best"] = "last"
+    """What the next phase starts from: the weights of the last epoch, or of the best one on dev."""
 
 
 @dataclass(frozen=True)

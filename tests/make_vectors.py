@@ -24,6 +24,7 @@ DIRECTORY = Path(__file__).parent / "vectors"
 METHODS = (
     *("finetune", "vanilla", "pkd", "pkd_last", "alp", "rail_l", "rail_c", "pro_kd"),
     "vanilla_checkpoint",
+    *("ckd", "annealing", "continuation", "rco"),
 )
 FIXTURE = {1: 1.150421, 2: 1.280627, 10: 1.331116}
 """Published soft KL of z_s = [1, 2, 3] and z_t = [3, 2, 1] for each temperature."""
@@ -67,21 +68,46 @@ def evaluate(method: str, case: Json) -> dict[str, float]:
     ce = oracle.cross_entropy(zs, inputs["labels"])
     if method == "finetune":
         return {"ce": ce}
-    if method == "pro_kd":
+    if method in ("pro_kd", "annealing"):
         if clock["phase"] == 1:
             return {"ce": ce}
         t_max = settings["max_temperature"]
         temperature = oracle.falling_temperature(clock["epoch"], clock["epochs"], t_max)
-        return {"follow": oracle.follow(zs, zt, temperature, t_max, settings["smoothing"])}
+        smoothing = settings["smoothing"] if method == "pro_kd" else "factor"
+        return {"follow": oracle.follow(zs, zt, temperature, t_max, smoothing)}
+    if method == "continuation":
+        options = [settings[k] for k in ("max_temperature", "last_psi", "follow_share")]
+        psi, phi = oracle.psi_and_phi(clock["epoch"], clock["epochs"], *options)
+        if psi == 1:
+            return {"ce": ce}
+        follow = oracle.continuation(zs, zt, phi, settings["margin"])
+        return {"ce": psi * ce, "follow": (1 - psi) * follow}
     terms = {"ce": ce, "kd": oracle.soft_kl(zs, zt, settings["temperature"])}
-    if method in ("vanilla", "vanilla_checkpoint"):
+    if method in ("vanilla", "vanilla_checkpoint", "rco"):
         return terms
+    if method == "ckd":
+        p = case["parameters"]
+        maps = [
+            (p[f"student_projection.{i}.weight"], p[f"student_projection.{i}.bias"])
+            for i in range(m)
+        ]
+        hs, ht = (
+            oracle.cls(side["hidden"])
+            if settings["feature"] == "cls"
+            else oracle.mean(side["hidden"], side["mask"])
+            for side in (student, teacher)
+        )
+        layers = oracle.groups(n, m, settings["groups"])
+        return {**terms, "ckd": oracle.ckd(hs, ht, layers, maps)}
     if method in ("pkd", "pkd_last", "alp"):
         hs, ht = oracle.cls(student["hidden"]), oracle.cls(teacher["hidden"])
         maps = projection_of(case)
         if method == "alp":
             options = settings["scale"], settings["include_last"]
-            return {**terms, "alp": oracle.alp(hs, ht, *options, *maps)}
+            scheme = {"no": "regular", "po": "overlap"}.get(settings["buckets"])
+            less = 0 if settings["include_last"] else 1
+            buckets = oracle.groups(n - less, m - less, scheme) if scheme else None
+            return {**terms, "alp": oracle.alp(hs, ht, *options, *maps, buckets)}
         layers = {"skip": oracle.skip, "last": oracle.last}[settings["layer_map"]](n, m)
         return {**terms, "pkd": oracle.pkd(hs, ht, layers, settings["normalize"], *maps)}
     hs = oracle.mean(student["hidden"], student["mask"])
@@ -119,11 +145,11 @@ class Draw:
         logits = rounded(g.normal(0.0, 1.5, (ROWS, shape["classes"])))
         return {"logits": logits, "mask": mask.astype(int).tolist(), "hidden": hidden}
 
-    def linear(self, prefix: str, width: int) -> Json:
+    def linear(self, prefix: str, width: int, projected: int = PROJECTED) -> Json:
         """A random map from ``width`` to the projected width, as state-dict entries."""
         return {
-            f"{prefix}.weight": rounded(self.generator.normal(0.0, 0.6, (PROJECTED, width))),
-            f"{prefix}.bias": rounded(self.generator.normal(0.0, 0.3, PROJECTED)),
+            f"{prefix}.weight": rounded(self.generator.normal(0.0, 0.6, (projected, width))),
+            f"{prefix}.bias": rounded(self.generator.normal(0.0, 0.3, projected)),
         }
 
     def case(
@@ -166,9 +192,17 @@ class Draw:
 
     def parameters(self, settings: Json, shapes: dict[str, Json]) -> Json:
         """The projections that the settings call for."""
+        pairs, found = STUDENT_LAYERS - 1, {}
+        if self.method == "ckd":
+            groups = oracle.groups(TEACHER_LAYERS, STUDENT_LAYERS, settings["groups"])
+            widths = shapes["student"]["width"], shapes["teacher"]["width"]
+            for i, group in enumerate(groups):
+                found.update(
+                    self.linear(f"student_projection.{i}", widths[0], len(group) * widths[1])
+                )
+            return found
         if settings.get("projection_width", "auto") == "auto":
             return {}
-        pairs, found = STUDENT_LAYERS - 1, {}
         for side, shape in shapes.items():
             prefix, width = f"{side}_projection", shape["width"]
             if self.method == "rail_c":
@@ -240,11 +274,17 @@ def pkd(method: str, layer_map: str) -> list[Json]:
 def alp() -> list[Json]:
     draw = Draw("alp")
 
-    def settings(scale: str = "none", include_last: bool = False, width: Any = "auto") -> Json:
+    def settings(
+        scale: str = "none",
+        include_last: bool = False,
+        width: Any = "auto",
+        buckets: str = "none",
+    ) -> Json:
         return {
             "temperature": 10,
             "scale": scale,
             "include_last": include_last,
+            "buckets": buckets,
             "projection_width": width,
         }
 
@@ -257,6 +297,9 @@ def alp() -> list[Json]:
         draw.case("unequal widths, projected", projected, widths=(4, 6)),
         draw.case("unequal widths, scaled, last included", both, widths=(4, 6)),
         draw.case("regression", settings(), classes=1),
+        draw.case("buckets without overlap", settings(buckets="no")),
+        draw.case("overlapping buckets, scaled", settings("sqrt_width", buckets="po")),
+        draw.case("overlapping buckets, last included", settings("none", True, "auto", "po")),
     ]
 
 
@@ -325,6 +368,74 @@ def pro_kd() -> list[Json]:
     ]
 
 
+def ckd() -> list[Json]:
+    draw = Draw("ckd")
+
+    def settings(groups: str, feature: str = "cls") -> Json:
+        return {"temperature": 10, "groups": groups, "feature": feature}
+
+    short = (3, 3)
+    return [
+        draw.case("regular", settings("regular"), lengths=short),
+        draw.case("overlap, mean", settings("overlap", "mean"), lengths=short),
+        draw.case("skip_middle", settings("skip_middle"), lengths=short),
+        draw.case("cross, unequal widths", settings("cross"), widths=(4, 6), lengths=short),
+        draw.case("regular, mean, regression", settings("regular", "mean"), classes=1),
+        draw.case("regression", settings("cross"), classes=1, lengths=short),
+    ]
+
+
+def annealing() -> list[Json]:
+    draw = Draw("annealing")
+    seven = {"max_temperature": 7, "label_share": 4 / 18}
+    short = (3, 3)
+    return [
+        draw.case("first of 14 epochs", seven, clock=(0, 0, 14, 0), lengths=short),
+        draw.case("sixth of 14 epochs", seven, clock=(0, 5, 14, 0), lengths=short),
+        draw.case("last of 14 epochs", seven, clock=(0, 13, 14, 0), lengths=short),
+        draw.case("last of 16 epochs, capped", seven, clock=(0, 15, 16, 0), lengths=short),
+        draw.case("third of 4 epochs", seven, clock=(0, 2, 4, 0), lengths=short),
+        draw.case("labels", seven, clock=(1, 1, 4, 0), lengths=short),
+        draw.case("regression", seven, classes=1, clock=(0, 5, 14, 0), lengths=short),
+        draw.case("regression, labels", seven, classes=1, clock=(1, 0, 4, 0), lengths=short),
+    ]
+
+
+def continuation() -> list[Json]:
+    draw = Draw("continuation")
+    paper = {"max_temperature": 10, "margin": 1, "last_psi": 0.5, "follow_share": 2 / 3}
+    strict = {**paper, "margin": 8}
+    short = (3, 3)
+    cases = [
+        draw.case("first of 30 epochs", paper, clock=(0, 0, 30, 0), lengths=short),
+        draw.case("13th of 30 epochs", paper, clock=(0, 12, 30, 0), lengths=short),
+        draw.case("20th of 30 epochs", paper, clock=(0, 19, 30, 0), lengths=short),
+        draw.case("20th of 30 epochs, rows within the margin", strict, clock=(0, 19, 30, 0)),
+        draw.case("21st of 30 epochs, labels", paper, clock=(0, 20, 30, 0), lengths=short),
+        draw.case("second of 4 epochs", paper, clock=(0, 1, 4, 0), lengths=short),
+        draw.case("regression", paper, classes=1, clock=(0, 12, 30, 0), lengths=short),
+        draw.case("regression, labels", paper, classes=1, clock=(0, 29, 30, 0), lengths=short),
+    ]
+    inputs = cases[3]["inputs"]
+    distances = [
+        math.dist(s, t) ** 2
+        for s, t in zip(inputs["student"]["logits"], inputs["teacher"]["logits"], strict=True)
+    ]
+    assert min(distances) < 8 < max(distances), distances  # the hinge is per row
+    return cases
+
+
+def rco() -> list[Json]:
+    draw = Draw("rco")
+    settings = {"temperature": 10, "anchors": 4}
+    short = (3, 3)
+    return [
+        draw.case("first anchor", settings, clock=(0, 0, 8, 0), lengths=short),
+        draw.case("last anchor", {"temperature": 2, "anchors": 4}, clock=(0, 7, 8, 0)),
+        draw.case("regression", settings, classes=1, lengths=short),
+    ]
+
+
 # -------------------------------------------------------------------------------------- writing
 
 
@@ -375,6 +486,10 @@ def files() -> dict[str, Json]:
         "rail_l": rail_l(),
         "rail_c": rail_c(),
         "pro_kd": pro_kd(),
+        "ckd": ckd(),
+        "annealing": annealing(),
+        "continuation": continuation(),
+        "rco": rco(),
     }
     formula = "pkd: cls vectors, projected if the widths differ, then L2-normalised (if set), "
     formula += "squared difference, mean over batch x layers x width (arXiv 1908.09355, authors' "
@@ -390,7 +505,8 @@ def files() -> dict[str, Json]:
         "pkd": ce + kl + formula + "2, 4 (i * 6 / 3); " + bound,
         "pkd_last": ce + kl + formula + "4, 5 (6 - 3 + i); " + bound,
         "alp": ce + kl + "alp: cls vectors, weights softmax_j <hs_i, ht_j>, |hs_i - sum_j e_ij "
-        "ht_j|^2 / width, sum over student layers, mean over batch (arXiv 2012.14022); ",
+        "ht_j|^2 / width, sum over student layers, mean over batch (arXiv 2012.14022); in buckets "
+        "j runs over 1 2, 3 4 5 (no), 1 2 3, 2 3 4 5 (po), with last layers 1 2 3, 3 4 5, 4 5 6; ",
         "rail_l": ce
         + kl
         + rail
@@ -407,10 +523,22 @@ def files() -> dict[str, Json]:
         "(1 - (T - 1) / 10) or zt / T (arXiv 2110.08532, Annealing-KD's factor), T over 10 epochs "
         "10, 9, .., 1 and over 4 epochs 10, 7, 4, 1; phase 1 " + ce + "epoch 5 of 10 has T 5, so "
         "factor 0.6: " + by_hand(cases["pro_kd"], "follow", factor=0.6) + "; ",
+        "ckd": ce + kl + "ckd: |norm(W_i hs_i + b_i) - norm([ht_j, j in G_i])|^2, sum over student "
+        "layers 1 to 3 and features, mean over batch (arXiv 2010.03034, authors' reduction); G: "
+        "regular 1 2, 3 4, 5 6, overlap 1 2 3, 3 4 5, 4 5 6, skip_middle 1, 2, 6, cross 1, 3, 5; ",
+        "annealing": "phase 0 follow: (zs - (1 - (T - 1) / 7) zt)^2, mean over batch and classes "
+        "(arXiv 2104.07163), T over 14 epochs 7, 7, 6, 6, .., 1, 1, then 1, and over 4 epochs 7, "
+        "5, 3, 1; phase 1 " + ce + "epoch 5 of 14 has T 5, so factor 3/7; ",
+        "continuation": ce + "times psi; follow: max(0, |zs - phi zt|^2 - margin phi), sum over "
+        "classes, mean over batch, times 1 - psi (arXiv 2212.05998); of 30 epochs, from 1, 20 "
+        "follow with psi = epoch / 40 and phi 0.1, 0.1, 0.2, .., 1, 1; epoch 13 has psi 0.325 and "
+        "phi 0.7; ",
+        "rco": ce + kl + "the terms of vanilla (arXiv 1904.09149); ",
     }
     found = {}
     for method, source in sources.items():
-        name = "regression, labels" if method == "pro_kd" else "regression"
+        labels = method in ("pro_kd", "annealing", "continuation")
+        name = "regression, labels" if labels else "regression"
         source = pre + source + by_hand(cases[method], "ce", name)
         found[method] = {"method": method, "source": source, "cases": cases[method]}
     return found

@@ -196,18 +196,29 @@ def alp(
     include_last: bool,
     student_projection: Linear | None = None,
     teacher_projection: Linear | None = None,
+    buckets: Sequence[Sequence[int]] | None = None,
 ) -> float:
     """|h^s_i - sum_j e_ij h^t_j|^2 / H, sum over i, mean over the batch (Passban et al. 2021).
 
     e_i = softmax_j <h^s_i, h^t_j>, or <h^s_i, h^t_j> / sqrt(H) with scale ``sqrt_width``; i in
     1..m-1 and j in 1..n-1, or 1..m and 1..n with ``include_last``. With projections (one map per
-    side) the projected vectors take the place of h, and H is their width.
+    side) the projected vectors take the place of h, and H is their width. With buckets, j runs
+    over the numbers in bucket i only, counted from 1 among the layers that take part.
     """
     assert scale in ("none", "sqrt_width")
     end = None if include_last else -1
     query = project(as_float(hs)[:, 1:end], student_projection)
     keys = project(as_float(ht)[:, 1:end], teacher_projection)
     width = query.shape[2]
+    if buckets is not None:
+        assert len(buckets) == query.shape[1]
+        total = 0.0
+        for i, bucket in enumerate(buckets):
+            q, k = query[:, i : i + 1], keys[:, [j - 1 for j in bucket]]
+            e = attend(q / math.sqrt(width) if scale == "sqrt_width" else q, k)
+            mixture = np.einsum("bmn,bnh->bmh", e, k)
+            total += float(((q - mixture) ** 2).mean())
+        return total
     weights = attend(query / math.sqrt(width) if scale == "sqrt_width" else query, keys)
     context = np.einsum("bmn,bnh->bmh", weights, keys)
     return float(((query - context) ** 2).mean(axis=2).sum(axis=1).mean())
@@ -262,6 +273,55 @@ def rail_concatenated(
     return float((difference**2).sum(axis=1).mean())
 
 
+def groups(n: int, m: int, scheme: str) -> list[list[int]]:
+    """CKD's groups of teacher layers 1..n for student layers 1..m (EMNLP 2020).
+
+    ``regular``: layer j belongs to the first group i with j <= i n / m. ``overlap``: and the layer
+    above, the topmost group the layer below. ``cross``: the first, third, fifth .. of the regular
+    group. ``skip_middle``: groups of n // m - 1 (at least 1), half of them from below, the others
+    from above, the odd one from below.
+    """
+    found: list[list[int]] = [[] for _ in range(m)]
+    if scheme == "skip_middle":
+        size = max(n // m - 1, 1)
+        below, above = list(range(1, n + 1)), list(range(n, 0, -1))
+        for i in range(m - m // 2):
+            found[i] = below[i * size : (i + 1) * size]
+        for i in range(m // 2):
+            found[m - 1 - i] = sorted(above[i * size : (i + 1) * size])
+        return found
+    for j in range(1, n + 1):
+        first = next(i for i in range(1, m + 1) if j * m <= i * n)
+        found[first - 1].append(j)
+    if scheme == "overlap" and m > 1:
+        return [
+            sorted({*group, max(group) + 1} if i < m else {*group, min(group) - 1})
+            for i, group in enumerate(found, start=1)
+        ]
+    if scheme == "cross":
+        return [[j for place, j in enumerate(group) if place % 2 == 0] for group in found]
+    assert scheme in ("regular", "overlap")
+    return found
+
+
+def ckd(
+    hs: ArrayLike, ht: ArrayLike, layers: Sequence[Sequence[int]], maps: Sequence[Linear]
+) -> float:
+    """|norm(W_i h^s_i + b_i) - norm([h^t_j; j in group i])|^2, sum over i = 1..m, mean over batch.
+
+    Wu et al. 2020: the concatenation of the group's layers is not mapped, the student is, by one
+    map per layer; sums over features and layers as in the authors' code.
+    """
+    student, teacher = as_float(hs), as_float(ht)
+    assert len(layers) == len(maps) == student.shape[1] - 1
+    total = np.zeros(student.shape[0])
+    for i, (group, linear) in enumerate(zip(layers, maps, strict=True), start=1):
+        joined = np.concatenate([teacher[:, j] for j in group], axis=1)
+        difference = l2_normalize(project(student[:, i], linear)) - l2_normalize(joined)
+        total += (difference**2).sum(axis=1)
+    return float(total.mean())
+
+
 # ---------------------------------------------------------------------------------------- Pro-KD
 
 
@@ -296,3 +356,30 @@ def falling_temperature(epoch: int, epochs: int, t_max: int) -> float:
     if epochs >= t_max:
         return float(max(1, t_max - epoch // (epochs // t_max)))
     return t_max - (t_max - 1) * epoch / (epochs - 1)
+
+
+# --------------------------------------------------------------------------- Continuation-KD
+
+
+def continuation(
+    student_logits: ArrayLike, teacher_logits: ArrayLike, phi: float, margin: float
+) -> float:
+    """max(0, |z_s - phi z_t|^2 - margin phi) per row, mean over the batch (arXiv 2212.05998)."""
+    zs, zt = as_float(student_logits), as_float(teacher_logits)
+    per_row = ((zs - phi * zt) ** 2).sum(axis=1) - margin * phi
+    return float(np.mean([max(0.0, float(value)) for value in per_row]))
+
+
+def psi_and_phi(
+    epoch: int, epochs: int, t_max: int, last_psi: float, follow_share: float
+) -> tuple[float, float]:
+    """Weight of the labels and factor on the teacher in an epoch (from 0) of Continuation-KD.
+
+    F epochs follow the teacher: psi = last_psi / F, 2 last_psi / F .. last_psi, and phi = 1 -
+    (T - 1) / t_max for the T of a stage of F epochs; then psi and phi are 1.
+    """
+    following = max(1, round(epochs * follow_share))
+    if epoch + 1 > following:
+        return 1.0, 1.0
+    temperature = falling_temperature(epoch, following, t_max)
+    return last_psi * (epoch + 1) / following, 1.0 - (temperature - 1.0) / t_max

@@ -293,6 +293,53 @@ def test_the_last_weights_go_on_to_the_next_phase_with_a_fresh_optimiser(
     assert not list(tmp_path.rglob("*.ckpt")), "a checkpoint is left"
 
 
+@pytest.mark.parametrize(("carry", "epoch"), [("last", 3), ("best", 2)])
+@pytest.mark.parametrize("killed", [None, ("first", 2), ("second", 0), ("second", 1)], ids=str)
+def test_a_phase_says_which_of_its_weights_the_next_one_starts_from(
+    carry: Any, epoch: int, killed: tuple[str, int] | None, tmp_path: Path
+) -> None:
+    """Its last, or its best on dev; also when the training is killed and goes on."""
+    student = toys.model()
+    started: list[dict[str, Tensor]] = []
+    kept: list[dict[str, Tensor]] = []
+    epochs: list[int] = []
+
+    def watch(s: Outputs, t: Outputs, clock: Clock) -> None:
+        moment = (clock.phase.name, clock.epoch)
+        epochs.append(clock.epoch + (0 if clock.phase.name == "first" else 3))
+        if moment == ("second", 0) and clock.step == 0:
+            started.append(weights_of(student.hf))
+            names = [f"epoch-{number:03d}.safetensors" for number in (1, 2, 3)]
+            kept.extend(load_file(tmp_path / "kept" / name) for name in names)
+        if moment == killed and epochs.count(epochs[-1]) == 2:
+            raise Killed
+
+    def once() -> fitting.Fitted:
+        return train(
+            student,
+            Watched(watch),
+            tmp_path,
+            phases=[
+                Phase("first", 3, frozenset(), carry=carry),
+                Phase("second", 2, frozenset()),
+            ],
+            score=lambda logits, labels: {"made": (0.3, 0.9, 0.1, 0.2, 0.15)[epochs[-1]]},
+            snapshots=tmp_path / "kept",
+            patience=1,  # the first phase is not stopped though it has become worse
+        )
+
+    if killed is not None:
+        with pytest.raises(Killed):
+            once()
+        student.load_state_dict(toys.model(seed=9).state_dict())  # as a new process, knows nothing
+    fitted = once()
+    assert started and all(same(weights, kept[epoch - 1]) for weights in started)
+    assert not same(kept[1], kept[2])
+    assert [row["phase"] for row in fitted.history] == ["first"] * 3 + ["second"] * 2
+    assert fitted.best_epoch == 4, "of the last phase"
+    assert not list(tmp_path.rglob("*.ckpt"))
+
+
 @pytest.mark.parametrize("scores", [[0.0, 0.0], [-0.3, -0.1]], ids=["zero", "negative"])
 def test_a_collapsed_student_is_saved_and_counted(scores: list[float], tmp_path: Path) -> None:
     student = toys.model()
@@ -438,10 +485,14 @@ class Killed(BaseException):
 
 SCORES = (0.2, 0.9, 0.9, 0.3, 0.5)  # in the order of the epochs, whenever they are trained
 PHASES = [Phase("first", 2, frozenset()), Phase("second", 3, frozenset())]
+CARRIES_BEST = [replace(PHASES[0], carry="best"), PHASES[1]]
 
 
 def resumable(
-    folder: Path, scores: Sequence[float] = SCORES, watch: Any = None
+    folder: Path,
+    scores: Sequence[float] = SCORES,
+    watch: Any = None,
+    phases: list[Phase] = PHASES,
 ) -> tuple[list[dict[str, Any]], int, dict[str, Tensor]]:
     """A training of two phases whose dev score depends on the epoch alone."""
     student = toys.model()
@@ -456,7 +507,7 @@ def resumable(
         student,
         Watched(watched),
         folder,
-        phases=PHASES,
+        phases=phases,
         score=lambda logits, labels: {"made": scores[epochs[-1]]},
         patience=2,
     )
@@ -474,14 +525,25 @@ def until_it_ends(folder: Path, train_once: Callable[[Path], Any]) -> tuple[Any,
 
 
 @pytest.mark.parametrize(
-    "scores", [SCORES, (0.9, 0.1, 0.9, 0.5, 0.4), (0.1, 0.2, 0.3, 0.4, 0.5)], ids=str
+    ("scores", "phases"),
+    [
+        (SCORES, PHASES),
+        ((0.9, 0.1, 0.9, 0.5, 0.4), PHASES),
+        ((0.1, 0.2, 0.3, 0.4, 0.5), PHASES),
+        ((0.9, 0.1, 0.9, 0.5, 0.4), CARRIES_BEST),
+    ],
+    ids=lambda value: str(value) if isinstance(value[0], float) else value[0].carry,
 )
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_kill_around_any_rename_changes_nothing(
-    moment: str, scores: tuple[float, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    phases: list[Phase],
+    moment: str,
+    scores: tuple[float, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One training is killed at every checkpoint that it writes, or removes, in turn."""
-    expected = resumable(tmp_path / "whole", scores)
+    expected = resumable(tmp_path / "whole", scores, phases=phases)
     replace = os.replace
     seen: set[Any] = set()
 
@@ -502,6 +564,7 @@ def test_a_kill_around_any_rename_changes_nothing(
             folder,
             scores,
             watch=lambda clock: epoch_of.append((clock.phase.name, clock.epoch)),
+            phases=phases,
         )
 
     monkeypatch.setattr(os, "replace", killing)

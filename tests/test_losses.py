@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -430,6 +431,95 @@ def test_maps_of_intermediate_layers_need_fitting_depths(function: Any, n: int, 
         function(n, m)
 
 
+GROUPS = {
+    "regular": layermaps.regular_groups,
+    "overlap": layermaps.overlap_groups,
+    "skip_middle": layermaps.skip_middle_groups,
+    "cross": layermaps.cross_groups,
+}
+
+
+def words(text: str) -> list[list[int]]:
+    return [[int(layer) for layer in group.split()] for group in text.split(",")]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "n", "m", "expected"),
+    [
+        # the authors' examples
+        ("regular", 6, 2, "1 2 3, 4 5 6"),
+        ("overlap", 6, 2, "1 2 3 4, 3 4 5 6"),
+        ("skip_middle", 6, 2, "1 2, 5 6"),
+        ("cross", 6, 2, "1 3, 4 6"),
+        ("regular", 12, 6, "1 2, 3 4, 5 6, 7 8, 9 10, 11 12"),
+        ("overlap", 12, 6, "1 2 3, 3 4 5, 5 6 7, 7 8 9, 9 10 11, 10 11 12"),
+        ("skip_middle", 12, 6, "1, 2, 3, 10, 11, 12"),
+        ("cross", 12, 6, "1, 3, 5, 7, 9, 11"),
+        ("regular", 12, 4, "1 2 3, 4 5 6, 7 8 9, 10 11 12"),
+        ("overlap", 12, 4, "1 2 3 4, 4 5 6 7, 7 8 9 10, 9 10 11 12"),
+        ("skip_middle", 12, 4, "1 2, 3 4, 9 10, 11 12"),
+        ("cross", 12, 4, "1 3, 4 6, 7 9, 10 12"),
+        ("regular", 12, 2, "1 2 3 4 5 6, 7 8 9 10 11 12"),
+        ("overlap", 12, 2, "1 2 3 4 5 6 7, 6 7 8 9 10 11 12"),
+        ("skip_middle", 12, 2, "1 2 3 4 5, 8 9 10 11 12"),
+        ("cross", 12, 2, "1 3 5, 7 9 11"),
+        ("skip_middle", 24, 6, "1 2 3, 4 5 6, 7 8 9, 16 17 18, 19 20 21, 22 23 24"),
+        ("cross", 24, 6, "1 3, 5 7, 9 11, 13 15, 17 19, 21 23"),
+        # not whole: groups end at 2.75, 5.5, 8.25 and 11, rounded down
+        ("regular", 11, 4, "1 2, 3 4 5, 6 7 8, 9 10 11"),
+        ("skip_middle", 9, 3, "1 2, 3 4, 8 9"),
+        ("overlap", 3, 3, "1 2, 2 3, 2 3"),
+        ("overlap", 4, 1, "1 2 3 4"),
+        ("skip_middle", 4, 4, "1, 2, 3, 4"),
+    ],
+)
+def test_groups_by_hand(scheme: str, n: int, m: int, expected: str) -> None:
+    assert GROUPS[scheme](n, m) == words(expected)
+
+
+@pytest.mark.parametrize("scheme", GROUPS)
+def test_every_student_layer_has_a_group_of_its_size(scheme: str) -> None:
+    """All pairs of depths up to 30."""
+    for n in range(1, 31):
+        for m in range(1, n + 1):
+            found = GROUPS[scheme](n, m)
+            assert found == oracle.groups(n, m, scheme)
+            assert len(found) == m
+            regular = [len(group) for group in layermaps.regular_groups(n, m)]
+            for group, size in zip(found, regular, strict=True):
+                assert n // m <= size <= -(-n // m)
+                assert group == sorted(set(group))
+                assert group[0] >= 1 and group[-1] <= n
+                wanted = {
+                    "regular": size,
+                    "overlap": size + (m > 1),
+                    "skip_middle": max(1, n // m - 1),
+                    "cross": (size + 1) // 2,
+                }
+                assert len(group) == wanted[scheme]
+            firsts, lasts = [g[0] for g in found], [g[-1] for g in found]
+            assert firsts == sorted(firsts) and lasts == sorted(lasts)
+            layers = [layer for group in found for layer in group]
+            if scheme == "overlap":
+                assert set(layers) == set(range(1, n + 1))
+                assert all(set(a) & set(b) for a, b in pairwise(found))
+            else:
+                assert len(set(layers)) == len(layers), "no layer is in two groups"
+            if scheme == "regular":
+                assert layers == list(range(1, n + 1))
+            if scheme == "skip_middle" and n // m > 1 and m > 1:
+                out = sorted(set(range(1, n + 1)) - set(layers))
+                assert out == list(range(out[0], out[-1] + 1)), "one stretch is left out"
+                assert layers[0] == 1 and layers[-1] == n
+
+
+@pytest.mark.parametrize("scheme", GROUPS)
+@pytest.mark.parametrize(("n", "m"), [(3, 6), (1, 2)])
+def test_groups_need_a_deeper_teacher(scheme: str, n: int, m: int) -> None:
+    with pytest.raises(Incompatible, match="shallower than the student"):
+        GROUPS[scheme](n, m)
+
+
 @pytest.mark.parametrize(("n", "m"), [(3, 6), (5, 6), (1, 2)])
 def test_the_uniform_map_needs_a_deeper_teacher(n: int, m: int) -> None:
     with pytest.raises(Incompatible):
@@ -459,6 +549,19 @@ def test_attend_against_the_oracle(dtype: torch.dtype, seed: int) -> None:
     expected = oracle.attend(numbers(query), numbers(keys))
     np.testing.assert_allclose(numbers(weights), expected, rtol=TOLERANCE[dtype])
     np.testing.assert_allclose(numbers(weights.sum(dim=2)), 1.0, rtol=TOLERANCE[dtype])
+
+
+def test_attend_to_what_is_allowed_by_hand() -> None:
+    # products ln 2, 0, ln 5: of the first two 2/3, 1/3; of the last two 1/6, 5/6
+    query, keys = real([[[1.0], [1.0]]]), real([[[LN2], [0.0], [math.log(5)]]])
+    allowed = torch.tensor([[True, True, False], [False, True, True]])
+    expected = real([[[2 / 3, 1 / 3, 0], [0, 1 / 6, 5 / 6]]])
+    found = layermaps.attend(query, keys, allowed=allowed)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    everywhere = torch.ones(2, 3, dtype=torch.bool)
+    assert torch.equal(
+        layermaps.attend(query, keys, allowed=everywhere), layermaps.attend(query, keys)
+    )
 
 
 def test_the_gradient_flows_through_the_attention_weights() -> None:

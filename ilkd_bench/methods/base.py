@@ -74,6 +74,31 @@ def positive(name: str, value: Any, *, least: float = 0, whole: bool = False) ->
     return value
 
 
+def follow_then_labels(name: str, epochs: int, label_share: float) -> tuple[int, int]:
+    """Split `epochs` into those of a stage with the teacher and those of one with labels alone.
+
+    The second gets the whole number next to its share, and each at least one epoch.
+
+    Raises:
+        BadInput: there is one epoch only.
+    """
+    if epochs < 2:
+        raise BadInput(f"epochs={epochs}: {name} has two phases and needs at least 2 epochs")
+    labels = min(epochs - 1, max(1, round(epochs * label_share)))
+    return epochs - labels, labels
+
+
+def share_below_one(name: str, value: Any) -> Any:
+    """Return `value` if it is a number above 0 and below 1.
+
+    Raises:
+        BadInput: it is not.
+    """
+    if positive(name, value) >= 1:
+        raise BadInput(f"method.{name}={value}: allowed is a number below 1")
+    return value
+
+
 def intermediate_layers(model: Spec, whose: str) -> list[int]:
     """Return 1..L-1.
 

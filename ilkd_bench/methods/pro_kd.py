@@ -22,9 +22,15 @@ from typing import Any
 from torch import Tensor
 
 from ilkd_bench.losses import cross_entropy, full, mse
-from ilkd_bench.methods.base import Method, one_of, positive
+from ilkd_bench.methods.base import (
+    Method,
+    follow_then_labels,
+    one_of,
+    positive,
+    share_below_one,
+)
 from ilkd_bench.schedules import falling_temperature, smoothing_factor
-from ilkd_bench.types import BadInput, Batch, Clock, Outputs, Phase, Spec
+from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
 
 
 class ProKD(Method):
@@ -42,15 +48,10 @@ class ProKD(Method):
         super().__init__()
         self.max_temperature = positive("max_temperature", max_temperature, least=1)
         self.smoothing = one_of("smoothing", smoothing, ("factor", "divide"))
-        self.label_share = positive("label_share", label_share)
-        if label_share >= 1:
-            raise BadInput(f"method.label_share={label_share}: allowed is a number below 1")
+        self.label_share = share_below_one("label_share", label_share)
 
     def phases(self, epochs: int) -> list[Phase]:
-        if epochs < 2:
-            raise BadInput(f"epochs={epochs}: pro_kd has two phases and needs at least 2 epochs")
-        labels = min(epochs - 1, max(1, round(epochs * self.label_share)))
-        follow = epochs - labels
+        follow, labels = follow_then_labels("pro_kd", epochs, self.label_share)
         return [
             Phase("follow", follow, self.needs, teacher_at=lambda epoch: (epoch + 1) / follow),
             Phase("labels", labels, frozenset()),

@@ -30,8 +30,13 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in toys.METHODS),
     ("pkd", {"normalize": False}),
     ("alp", {"scale": "sqrt_width", "include_last": True}),
+    ("alp", {"buckets": "no"}),
+    ("alp", {"buckets": "po", "include_last": True}),
     ("rail_l", {"projection": "per_layer"}),
     ("pro_kd", {"smoothing": "divide"}),
+    ("ckd", {"groups": "overlap", "feature": "mean"}),
+    ("ckd", {"groups": "skip_middle"}),
+    ("ckd", {"groups": "cross"}),
 ]
 OWN_LAYERS = {"pkd": "pkd", "pkd_last": "pkd", "alp": "alp", "rail_l": "rail", "rail_c": "rail"}
 """Methods that compare intermediate layers 1..m-1 only, and the term that does."""

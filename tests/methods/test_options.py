@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import oracle
@@ -9,7 +10,7 @@ import pytest
 import torch
 import toys
 
-from ilkd_bench.types import BadInput, Incompatible
+from ilkd_bench.types import BadInput, Batch, Incompatible, Outputs, Spec
 
 WRONG = [
     ("vanilla_checkpoint", {"teacher_at": 0}, "method.teacher_at=0: allowed is a number above 0"),
@@ -24,6 +25,7 @@ WRONG = [
     ("pkd_last", {"projection_width": 0}, "method.projection_width=0: allowed is a whole number"),
     ("alp", {"scale": "width"}, "method.scale=width is not one of: none, sqrt_width"),
     ("alp", {"include_last": "no"}, "method.include_last=no is not one of: True, False"),
+    ("alp", {"buckets": "some"}, "method.buckets=some is not one of: none, no, po"),
     ("rail_l", {"projection": "own"}, "method.projection=own is not one of: shared, per_layer"),
     ("rail_l", {"projection_width": 1.5}, "method.projection_width=1.5: allowed is a whole"),
     ("rail_c", {"projection_width": -1}, "method.projection_width=-1: allowed is a whole number"),
@@ -31,6 +33,20 @@ WRONG = [
     ("pro_kd", {"smoothing": "soft"}, "method.smoothing=soft is not one of: factor, divide"),
     ("pro_kd", {"label_share": 1}, "method.label_share=1: allowed is a number below 1"),
     ("pro_kd", {"label_share": 0}, "method.label_share=0: allowed is a number above 0"),
+    (
+        "ckd",
+        {"groups": "all"},
+        "method.groups=all is not one of: regular, overlap, skip_middle, cro",
+    ),
+    ("ckd", {"feature": "last"}, "method.feature=last is not one of: cls, mean"),
+    ("annealing", {"max_temperature": 0}, "method.max_temperature=0: allowed is a number of at"),
+    ("annealing", {"label_share": 1.5}, "method.label_share=1.5: allowed is a number below 1"),
+    ("continuation", {"max_temperature": 0.5}, "method.max_temperature=0.5: allowed is a number"),
+    ("continuation", {"margin": -1}, "method.margin=-1: allowed is a number above 0"),
+    ("continuation", {"last_psi": 1}, "method.last_psi=1: allowed is a number below 1"),
+    ("continuation", {"follow_share": 0}, "method.follow_share=0: allowed is a number above 0"),
+    ("rco", {"anchors": 2.5}, "method.anchors=2.5: allowed is a whole number above 0"),
+    ("rco", {"temperature": 0}, "method.temperature=0: allowed is a number above 0"),
 ]
 
 
@@ -49,7 +65,7 @@ def test_a_student_of_one_layer_has_nothing_to_compare(name: str) -> None:
         toys.method(name, toys.spec(1), toys.spec(4))
 
 
-@pytest.mark.parametrize("name", ["pkd", "pkd_last", "rail_l", "rail_c"])
+@pytest.mark.parametrize("name", ["pkd", "pkd_last", "rail_l", "rail_c", "ckd"])
 def test_a_teacher_shallower_than_its_student_is_incompatible(name: str) -> None:
     with pytest.raises(Incompatible, match=r"the teacher \(2 layers\) is shallower"):
         toys.method(name, toys.spec(3), toys.spec(2))
@@ -136,6 +152,185 @@ def test_rail_tells_that_its_projection_has_collapsed() -> None:
         method.teacher_projection.weight.zero_()
     collapsed = method.diagnose(*shows, toys.batch(4, 3), toys.clock(phase))
     assert collapsed["teacher_spread"] == pytest.approx(0, abs=1e-7)
+
+
+# ----------------------------------------------------------------------------- CKD, ALP's buckets
+
+
+def layers_read(
+    method: Any, student: Spec, teacher: Spec, term: str, *, of_teacher: bool
+) -> list[int]:
+    """The layers that change a term when they are moved, 0 the embedding output."""
+    generator = torch.Generator().manual_seed(0)
+    raws = [toys.raw(student, generator), toys.raw(teacher, generator)]
+    phase = method.phases(1)[0]
+
+    def value(changed: list[toys.Raw]) -> float:
+        shows = [raw.outputs(phase.needs) for raw in changed]
+        return method.loss(*shows, toys.batch(4, 3), toys.clock(phase))[term].item()
+
+    moved = []
+    for layer in range((teacher if of_teacher else student).layers + 1):
+        changed = list(raws)
+        changed[of_teacher] = raws[of_teacher].shifted(layer)
+        if abs(value(changed) - value(raws)) > 1e-6:
+            moved.append(layer)
+    return moved
+
+
+@pytest.mark.parametrize(
+    ("groups", "layers", "sizes"),
+    [
+        ("regular", list(range(1, 13)), [3, 3, 3, 3]),
+        ("overlap", list(range(1, 13)), [4, 4, 4, 4]),
+        ("skip_middle", [1, 2, 3, 4, 9, 10, 11, 12], [2, 2, 2, 2]),
+        ("cross", [1, 3, 4, 6, 7, 9, 10, 12], [2, 2, 2, 2]),
+    ],
+)
+@pytest.mark.parametrize("feature", ["cls", "mean"])
+def test_ckd_reads_all_student_layers_and_the_groups(
+    feature: str, groups: str, layers: list[int], sizes: list[int]
+) -> None:
+    student, teacher = toys.spec(4, 4), toys.spec(12, 6)
+    method = toys.method("ckd", student, teacher, groups=groups, feature=feature)
+    assert method.needs == {"logits", feature}
+    assert layers_read(method, student, teacher, "ckd", of_teacher=False) == [1, 2, 3, 4]
+    assert layers_read(method, student, teacher, "ckd", of_teacher=True) == layers
+    shapes = {key: tuple(value.shape) for key, value in method.state_dict().items()}
+    expected = {}
+    for i, size in enumerate(sizes):
+        expected[f"student_projection.{i}.weight"] = (size * 6, 4)
+        expected[f"student_projection.{i}.bias"] = (size * 6,)
+    assert shapes == expected, "the student is mapped up, the teacher is not mapped"
+
+
+def test_ckd_teaches_a_student_of_one_layer() -> None:
+    method = toys.method("ckd", toys.spec(1), toys.spec(3))
+    assert method.groups == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "rest"),
+    [
+        ({"buckets": "none"}, [1, 2, 3, 4, 5], [1, 2, 3, 4, 5]),
+        ({"buckets": "no"}, [1, 2], [3, 4, 5]),
+        ({"buckets": "po"}, [1, 2, 3], [2, 3, 4, 5]),
+        ({"buckets": "no", "include_last": True}, [1, 2], [3, 4, 5, 6]),
+        ({"buckets": "po", "include_last": True}, [1, 2, 3], [3, 4, 5, 6]),
+    ],
+    ids=str,
+)
+def test_alp_attends_within_the_bucket(
+    options: dict[str, Any], first: list[int], rest: list[int]
+) -> None:
+    """Student layer 1 attends to `first`; without it, the others attend to `rest`."""
+    student, teacher = toys.spec(3), toys.spec(6)
+    method = toys.method("alp", student, teacher, **options)
+    layers = method.student_layers
+    method.student_layers = layers[:1]
+    masks = method.allowed
+    method.allowed = None if masks is None else masks[:1]
+    assert layers_read(method, student, teacher, "alp", of_teacher=True) == first
+    method.student_layers = layers[1:]
+    method.allowed = None if masks is None else masks[1:]
+    assert layers_read(method, student, teacher, "alp", of_teacher=True) == rest
+
+
+def test_buckets_need_a_teacher_layer_for_each_student_layer() -> None:
+    assert toys.method("alp", toys.spec(4), toys.spec(3), buckets="none") is not None
+    for buckets in ("no", "po"):
+        with pytest.raises(Incompatible, match="shallower"):
+            toys.method("alp", toys.spec(4), toys.spec(3), buckets=buckets)
+
+
+# ---------------------------------------------------------- Annealing-KD, Continuation-KD and RCO
+
+
+def test_annealing_has_the_epochs_of_the_paper_and_goes_on_from_the_best() -> None:
+    method = toys.method("annealing", toys.spec(2), toys.spec(4))
+    follow, labels = method.phases(18)
+    assert (follow.name, follow.epochs, follow.carry) == ("follow", 14, "best")
+    assert (labels.name, labels.epochs, labels.needs) == ("labels", 4, frozenset())
+    assert follow.needs == {"logits"} and follow.teacher_at is None
+    told = [method.diagnose(None, None, None, toys.clock(follow, epoch=e)) for e in range(14)]
+    temperatures = [row["temperature"] for row in told]
+    assert temperatures == [7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1]
+    assert method.diagnose(None, None, None, toys.clock(labels)) == {}
+    with pytest.raises(BadInput) as error:
+        method.phases(1)
+    assert str(error.value) == "epochs=1: annealing has two phases and needs at least 2 epochs"
+
+
+def test_the_other_methods_go_on_from_the_last_weights() -> None:
+    """Annealing-KD alone asks for the best."""
+    asking = set()
+    for name in toys.METHODS:
+        phases = toys.method(name, toys.spec(2), toys.spec(4)).phases(8)
+        asking |= {name for phase in phases if phase.carry == "best"}
+    assert asking == {"annealing"}
+
+
+def test_continuation_has_the_schedule_of_the_paper() -> None:
+    method = toys.method("continuation", toys.spec(2), toys.spec(4))
+    (phase,) = method.phases(30)
+    told = [method.diagnose(None, None, None, toys.clock(phase, epoch=e)) for e in range(30)]
+    assert [row["psi"] for row in told] == pytest.approx(
+        [epoch / 40 for epoch in range(1, 21)] + [1] * 10
+    )
+    held = [factor / 10 for factor in range(1, 11) for _ in range(2)]
+    assert [row["phi"] for row in told] == pytest.approx(held + [1] * 10)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "psi"),
+    [(1, [0.5]), (2, [0.5, 1]), (3, [0.25, 0.5, 1]), (6, [0.125, 0.25, 0.375, 0.5, 1, 1])],
+)
+def test_continuation_of_few_epochs_ends_with_the_labels(epochs: int, psi: list[float]) -> None:
+    method = toys.method("continuation", toys.spec(2), toys.spec(4))
+    (phase,) = method.phases(epochs)
+    clocks = [toys.clock(phase, epoch=e) for e in range(epochs)]
+    assert [method.schedule(clock)[0] for clock in clocks] == pytest.approx(psi)
+
+
+def test_continuation_forgives_within_the_margin_row_by_row() -> None:
+    method = toys.method(
+        "continuation",
+        toys.spec(2, classes=2),
+        toys.spec(4, classes=2),
+        margin=4,
+        max_temperature=1,
+    )
+    (phase,) = method.phases(3)  # the first epoch has psi 0.25; phi is always 1
+    mask = torch.ones(3, 1)
+    s = Outputs(torch.zeros(3, 2), mask)
+    t = Outputs(torch.tensor([[3.0, 0.0], [0.0, 1.0], [2.0, 2.0]]), mask)
+    batch = Batch(labels=torch.tensor([0, 1, 0]), index=torch.arange(3))
+    terms = method.loss(s, t, batch, toys.clock(phase))
+    # 9 - 4, 1 - 4, 8 - 4: (5 + 0 + 4) / 3, times 3/4; ce ln 2, times 1/4
+    assert terms["follow"].item() == pytest.approx(0.75 * 3)
+    assert terms["ce"].item() == pytest.approx(0.25 * math.log(2))
+
+
+@pytest.mark.parametrize(
+    ("anchors", "epochs", "expected"),
+    [
+        (4, 8, [0.25, 0.25, 0.5, 0.5, 0.75, 0.75, 1, 1]),
+        (4, 4, [0.25, 0.5, 0.75, 1]),
+        (4, 1, [1]),
+        (4, 2, [0.5, 1]),
+        (2, 5, [0.5, 0.5, 1, 1, 1]),
+        (1, 3, [1, 1, 1]),
+    ],
+)
+def test_rco_changes_its_anchor_at_equal_intervals(
+    anchors: int, epochs: int, expected: list[float]
+) -> None:
+    method = toys.method("rco", toys.spec(2), toys.spec(4), anchors=anchors)
+    (phase,) = method.phases(epochs)
+    assert phase.teacher_at is not None
+    assert [phase.teacher_at(epoch) for epoch in range(epochs)] == expected
+    told = [method.diagnose(None, None, None, toys.clock(phase, epoch=e)) for e in range(epochs)]
+    assert [row["teacher_at"] for row in told] == expected
 
 
 # ----------------------------------------------------------------------------------------- Pro-KD
