@@ -263,16 +263,21 @@ def interrupted(folder: Path) -> Any:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        checkpoints = folder / "results/runs"
-        wait_for(lambda: len(list(checkpoints.rglob("checkpoint/phase-1.ckpt"))) == 2, "training")
-        names = [path.name for path in (folder / "results/sweeps/.submitit").iterdir()]
-        (job,) = {found[1] for name in names if (found := re.fullmatch(r"(\d+)_\d+", name))}
-        for words in (
-            ("scontrol", "requeue", f"{job}_0"),
-            ("scancel", "--signal=USR2", f"{job}_1"),  # as Slurm does before the time limit
-        ):
-            subprocess.run(words, env=environment(**variables), check=True)
-        out, _ = sweep.communicate(timeout=280)
+        try:
+            checkpoints = folder / "results/runs"
+            wait_for(
+                lambda: len(list(checkpoints.rglob("checkpoint/phase-1.ckpt"))) == 2, "training"
+            )
+            names = [path.name for path in (folder / "results/sweeps/.submitit").iterdir()]
+            (job,) = {found[1] for name in names if (found := re.fullmatch(r"(\d+)_\d+", name))}
+            for words in (
+                ("scontrol", "requeue", f"{job}_0"),
+                ("scancel", "--signal=USR2", f"{job}_1"),  # as Slurm does before the time limit
+            ):
+                subprocess.run(words, env=environment(**variables), check=True)
+            out, _ = sweep.communicate(timeout=280)
+        finally:
+            sweep.kill()  # it has ended, unless something went wrong above
         restarts = subprocess.run(
             ["scontrol", "show", "job", job],
             env=environment(**variables),
