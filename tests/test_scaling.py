@@ -35,6 +35,8 @@ LAUNCHERS = {
     "slurm": ("hydra/launcher=submitit_slurm", "hydra.launcher.timeout_min=20"),
 }
 SLURM = Path(__file__).parent / "slurm"
+PATIENCE = 600
+"""Seconds that anything here may take; a busy machine needs minutes."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "COLUMNS": "80"}
 
 
@@ -57,7 +59,7 @@ def command(folder: Path, *words: str, **variables: str) -> dict[str, Any]:
         env=environment(**variables),
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=PATIENCE,
         check=False,
     )
     return {"code": result.returncode, "out": result.stdout, "err": result.stderr}
@@ -126,7 +128,7 @@ def nothing() -> Iterator[dict[str, str]]:
 CLUSTERS: dict[str, Callable[[], Any]] = {"joblib": nothing, "ray": ray, "slurm": slurm}
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120) -> None:
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> None:
     """Poll what other processes do."""
     end = time.monotonic() + seconds
     while not condition():
@@ -275,7 +277,7 @@ def interrupted(folder: Path) -> Any:
                 ("scancel", "--signal=USR2", f"{job}_1"),  # as Slurm does before the time limit
             ):
                 subprocess.run(words, env=environment(**variables), check=True)
-            out, _ = sweep.communicate(timeout=280)
+            out, _ = sweep.communicate(timeout=PATIENCE)
         finally:
             sweep.kill()  # it has ended, unless something went wrong above
         restarts = subprocess.run(
