@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -62,6 +63,7 @@ class Stage:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=_hear_ctrl_c,
         )
 
     def run(self, *words: str, **environment: str) -> dict[str, Any]:
@@ -102,6 +104,11 @@ class Stage:
     def nobody_left(self) -> None:
         """Wait until no process is left; that takes the polls of a fork server and its tracker."""
         wait(lambda: not self.processes(), "the processes end")
+
+
+def _hear_ctrl_c() -> None:
+    """Undo what a shell does to its background jobs, the tests perhaps among them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def said(process: subprocess.Popen[str]) -> dict[str, Any]:
