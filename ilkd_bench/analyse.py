@@ -29,7 +29,7 @@ from safetensors.torch import load_file
 from ilkd_bench import launch, models, scores, store, train
 from ilkd_bench.data import Split, sorted_batches, to_device
 from ilkd_bench.environment import device_here
-from ilkd_bench.jobs import Job, terminal_lines
+from ilkd_bench.jobs import Job, hush, terminal_lines
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models import Model
 from ilkd_bench.module import Teacher
@@ -271,19 +271,12 @@ def main(argv: Sequence[str]) -> int:
     except (BadInput, OSError) as error:
         print(f"ilkd_bench: {error}", file=sys.stderr)
         return 2
-    _quiet()
+    hush()
     with terminal_lines():
         words = [_one(args, record) for record in records]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
     print(f"{len(words)} runs: {counts}" if words else "no run is done yet")
     return 1 if "failed" in words else 0
-
-
-def _quiet() -> None:
-    """Switch the bars of transformers off."""
-    from transformers.utils import logging as hf
-
-    hf.disable_progress_bar()
 
 
 def cli() -> None:

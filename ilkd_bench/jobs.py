@@ -138,7 +138,7 @@ def _attempt(job: Job) -> None:
 
 def _outcome(job: Job) -> dict[str, Any]:
     try:
-        _hush()
+        hush()
         from ilkd_bench import train  # only here: torch takes seconds to import
 
         return {"status": "done"} | train.run(job.config, job.science, job.folder)
@@ -239,7 +239,7 @@ LIBRARIES = (
 """Loggers that come with handlers of their own for the terminal."""
 
 
-def _hush() -> None:
+def hush() -> None:
     """Send what libraries say to the log only, and switch the bars of transformers off."""
     from transformers.utils import logging as hf
 

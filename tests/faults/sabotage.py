@@ -248,7 +248,7 @@ def without_training() -> None:
     fake: Any = types.ModuleType("ilkd_bench.train")
     fake.run = run
     sys.modules["ilkd_bench.train"] = ilkd_bench.train = fake  # type: ignore[attr-defined]
-    jobs._hush = lambda: None
+    jobs.hush = lambda: None
 
 
 if LIGHT:
