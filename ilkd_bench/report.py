@@ -209,10 +209,10 @@ def pictures(folder: Path) -> list[Picture]:
 
 
 def picture_title(stem: str, content: bytes) -> str:
-    """Return the title in a figure's metadata, or the words of its file's name."""
-    work = re.search(rb"<cc:Work>\s*<dc:title>(.*?)</dc:title>", content[:5000], re.DOTALL)
-    if work is not None:
-        return " ".join(Markup(work[1].decode("utf-8", "replace")).unescape().split())
+    """Return the title of a figure's file, or the words of its name."""
+    found = re.search(rb"<title>(.*?)</title>", content[:5000], re.DOTALL)
+    if found is not None:
+        return " ".join(Markup(found[1].decode("utf-8", "replace")).unescape().split())
     return stem.replace("--", ", ").replace("_", " ")
 
 

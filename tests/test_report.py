@@ -351,7 +351,7 @@ def test_figures_are_inside_the_page(tmp_path: Path) -> None:
     assert "make figures" in read(results).text
     (results / "figures").mkdir()
     (results / "figures" / "time--a.svg").write_bytes(b"<svg><script>x</script></svg>")
-    titled = "<metadata><cc:Work>\n<dc:title>A &lt;b&gt; &amp; c</dc:title></cc:Work></metadata>"
+    titled = "<title>A &lt;b&gt;\n &amp; c</title>"
     (results / "figures" / "ood.svg").write_text(f"<svg>{titled}</svg>")
     page = read(results)
     first, second = [a for tag, a in page.elements if tag == "img"]
