@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +41,14 @@ def once(
         return folder, json.loads(result.read_text(encoding="utf-8"))
 
     return get
+
+
+@pytest.fixture
+def logging_as_it_was() -> Iterator[None]:
+    """`run` sets the handlers of the process; give them back."""
+    loggers = [logging.getLogger(), logging.getLogger("ilkd_bench")]
+    before = [(logger, logger.handlers, logger.level) for logger in loggers]
+    yield
+    for logger, handlers, level in before:
+        logger.handlers, logger.level = handlers, level
+    logging.captureWarnings(False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import threading
 from pathlib import Path
@@ -16,22 +15,13 @@ from filelock import FileLock, Timeout
 from ilkd_bench import jobs, launch, processes, run, store, train
 from ilkd_bench.types import BadInput, Incompatible
 
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
+
 MEASURED = {
     "scores": {"dev": {"accuracy": 0.75, "n": 4}},
     "monitor": "dev/accuracy",
     "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
 }
-
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Any:
-    """`run` sets the handlers of the process; give them back."""
-    loggers = [logging.getLogger(), jobs.log]
-    before = [(logger, logger.handlers, logger.level) for logger in loggers]
-    yield
-    for logger, handlers, level in before:
-        logger.handlers, logger.level = handlers, level
-    logging.captureWarnings(False)
 
 
 def here(work: Any, *arguments: Any) -> int:

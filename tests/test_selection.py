@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 import toys
 
-from ilkd_bench import jobs, launch, processes, run, store, train
+from ilkd_bench import launch, processes, run, store, train
 from ilkd_bench.types import BadInput
 
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
+
 PAIR = ("lr", "batch_size")
-
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Any:
-    loggers = [logging.getLogger(), jobs.log]
-    before = [(logger, logger.handlers, logger.level) for logger in loggers]
-    yield
-    for logger, handlers, level in before:
-        logger.handlers, logger.level = handlers, level
-    logging.captureWarnings(False)
 
 
 def written(root: Path, score: float, *words: str, status: str = "done") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import time
 from pathlib import Path
@@ -12,24 +11,16 @@ from typing import Any, NamedTuple
 import pytest
 import toys
 
-from ilkd_bench import jobs, launch, processes, run, settings, store, sweep, train
+from ilkd_bench import launch, processes, run, settings, store, sweep, train
 from ilkd_bench.sweep import Sweep
+
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
 MEASURED: dict[str, Any] = {
     "scores": {"dev": {"accuracy": 0.75, "n": 4}},
     "monitor": "dev/accuracy",
     "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
 }
-
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Any:
-    loggers = [logging.getLogger(), jobs.log]
-    before = [(logger, logger.handlers, logger.level) for logger in loggers]
-    yield
-    for logger, handlers, level in before:
-        logger.handlers, logger.level = handlers, level
-    logging.captureWarnings(False)
 
 
 @pytest.fixture(autouse=True)
