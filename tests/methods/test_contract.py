@@ -46,8 +46,8 @@ OWN_LAYERS = {
 }
 """Methods that compare intermediate layers 1..m-1 only, and the term that does."""
 
-OF_NO_ROW = {("pkd_random", "pkd")}
-"""Terms that have nothing to do with the teacher's row: what the control is for."""
+OF_NO_ROW = {"pkd_random": "pkd"}
+"""Terms that depend on the length of the teacher's vectors at most: what the control is for."""
 
 
 def named(variant: tuple[str, dict[str, Any]]) -> str:
@@ -164,9 +164,8 @@ def test_the_rows_of_student_and_teacher_belong_together(variant: Any, pair: Any
             continue
         before = case.terms(clock)
         after = case.terms(clock, teacher=case.teacher.rows([1, 2, 3, 0]))
-        for name in before.keys() - {"ce"}:
-            difference = abs(before[name].item() - after[name].item())
-            assert (difference > 1e-6) is ((variant[0], name) not in OF_NO_ROW), name
+        for name in before.keys() - {"ce", OF_NO_ROW.get(variant[0])}:
+            assert abs(before[name].item() - after[name].item()) > 1e-6, name
 
 
 def test_extreme_rows_have_finite_terms_and_gradients(case: Case) -> None:

@@ -276,6 +276,21 @@ def test_a_replaced_target_leaves_the_other_terms_alone(name: str) -> None:
     assert abs(terms[name]["pkd"].item() - terms["pkd"]["pkd"].item()) > 1e-3
 
 
+def test_random_targets_tell_nothing_about_the_teacher() -> None:
+    """With equal widths and vectors of length 1 another teacher gives the same term."""
+    student, teacher = toys.spec(3), toys.spec(6)
+    method = toys.method("pkd_random", student, teacher)
+    generator = torch.Generator().manual_seed(1)
+    (phase,) = method.phases(2)
+    s, one, other = (
+        toys.raw(spec, generator).outputs(phase.needs) for spec in (student, teacher, teacher)
+    )
+    first, second = (
+        method.loss(s, t, toys.batch(4, 3), toys.clock(phase))["pkd"].item() for t in (one, other)
+    )
+    assert first == pytest.approx(second, rel=1e-5)
+
+
 # ----------------------------------------------------------------------------- CKD, ALP's buckets
 
 
