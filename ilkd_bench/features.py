@@ -1,9 +1,10 @@
-"""One vector per row and layer, from hidden states."""
+"""One vector per row and layer: from hidden states, of another row, or at random."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,3 +26,39 @@ def mean(hidden: Sequence[Tensor], mask: Tensor) -> Tensor:
     weights = mask.to(layers.dtype)
     weights = weights / weights.sum(-1, keepdim=True).clamp_min(1)  # [B, T]
     return torch.einsum("blth,bt->blh", layers, weights)
+
+
+def partners(index: Tensor, *, at: tuple[int, ...]) -> Tensor:
+    """Return for each row of a batch the position of another row, [B].
+
+    The rows of the batch are put in a circle at random and each takes the next one's place, so no
+    row is its own partner and every row is one. It depends on the row numbers and `at` alone, not
+    on the order of the batch. A batch of a single row has no other: it keeps its own.
+
+    Args:
+        index: [B], row numbers; equal numbers are one row.
+    """
+    rows, places, which = np.unique(index.cpu().numpy(), return_index=True, return_inverse=True)
+    circle = np.random.default_rng(at).permutation(len(rows))
+    other = np.empty(len(rows), dtype=int)
+    other[circle] = np.roll(circle, -1)
+    return torch.from_numpy(places[other[which]])
+
+
+def random_like(h: Tensor, index: Tensor, *, seed: int) -> Tensor:
+    """Return vectors of random direction with the lengths of h, [B, K, H].
+
+    The directions are uniform and belong to (seed, row, place of the layer): the same in every
+    epoch, like those of a teacher that does not move.
+
+    Args:
+        h: [B, K, H].
+        index: [B], row numbers.
+    """
+    shape = h.shape[1:]
+    drawn = np.stack(
+        [np.random.default_rng((seed, row)).standard_normal(shape) for row in index.tolist()]
+    )
+    drawn /= np.linalg.norm(drawn, axis=-1, keepdims=True)
+    length = torch.linalg.vector_norm(h, dim=-1, keepdim=True)
+    return torch.from_numpy(drawn).to(h) * length

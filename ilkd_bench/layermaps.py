@@ -8,6 +8,7 @@ layer 1..m, the last layers of both sides included.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -50,16 +51,62 @@ def uniform(teacher_layers: int, student_layers: int) -> list[int]:
     return [i * teacher_layers // student_layers for i in range(student_layers + 1)]
 
 
-def random_sorted(teacher_layers: int, student_layers: int, *, seed: int, epoch: int) -> list[int]:
-    """Draw m - 1 distinct layers from 1..n-1 uniformly and sort them.
+def first(teacher_layers: int, student_layers: int) -> list[int]:
+    """Take the bottom of the teacher: j(i) = i (12 -> 6: 1 2 3 4 5)."""
+    _check(teacher_layers, student_layers)
+    return list(range(1, student_layers))
 
-    RAIL-KD's draw (arXiv 2109.10164, section 3). It is a pure function of (seed, epoch): no other
-    consumer of random numbers can move it.
+
+def reversed_skip(teacher_layers: int, student_layers: int) -> list[int]:
+    """Turn `skip` upside down (12 -> 6: 10 8 6 4 2): a control, low layers learn from high ones.
+
+    The reverse matching of arXiv 2502.04499. A student of 2 layers has one pair, so no reverse.
+    """
+    return skip(teacher_layers, student_layers)[::-1]
+
+
+def all_to_last(teacher_layers: int, student_layers: int) -> list[int]:
+    """Match all student layers with the top intermediate layer n - 1 (12 -> 6: 11 11 11 11 11).
+
+    The all-to-one matching of arXiv 2502.04499, a control.
     """
     _check(teacher_layers, student_layers)
-    generator = np.random.default_rng((seed, epoch))
+    return [teacher_layers - 1] * (student_layers - 1)
+
+
+def permuted_skip(teacher_layers: int, student_layers: int, *, seed: int) -> list[int]:
+    """Shuffle the layers of `skip` once, as a pure function of `seed`.
+
+    The (out-of-order) random matching of arXiv 2502.04499, a control.
+    """
+    layers = skip(teacher_layers, student_layers)
+    generator = np.random.default_rng((seed,))
+    return [int(layer) for layer in generator.permutation(layers)]
+
+
+ORDERS: dict[str, Callable[[list[int]], list[int]]] = {
+    "sorted": sorted,
+    "unsorted": list,
+    "reversed": lambda drawn: sorted(drawn, reverse=True),
+}
+
+
+def random_layers(
+    teacher_layers: int, student_layers: int, *, at: tuple[int, ...], order: str
+) -> list[int]:
+    """Draw m - 1 distinct layers from 1..n-1 uniformly and put them in order.
+
+    RAIL-KD's draw (arXiv 2109.10164, section 3) with `at` = (seed, epoch) and `order` = `sorted`.
+    It is a pure function: no other consumer of random numbers can move it.
+
+    Args:
+        at: when the layers are drawn; the same draw for the same numbers.
+        order: a key of `ORDERS`; `unsorted` is the order in which they were drawn.
+    """
+    _check(teacher_layers, student_layers)
+    generator = np.random.default_rng(at)
     drawn = generator.choice(np.arange(1, teacher_layers), size=student_layers - 1, replace=False)
-    return sorted(drawn.tolist())
+    return ORDERS[order](drawn.tolist())
 
 
 def regular_groups(teacher_layers: int, student_layers: int) -> list[list[int]]:

@@ -214,6 +214,28 @@ def pretrained(
     return model
 
 
+def untrained(
+    *, labels: Sequence[str] | None, seed: int, path: str, revision: str | None, layers: int
+) -> Model:
+    """Build a model of random weights with the sizes and the tokenizer of a pre-trained encoder.
+
+    Args:
+        path: as for `pretrained`.
+        layers: how many layers it has, at most as many as the encoder.
+
+    Raises:
+        BadInput: the encoder cannot be loaded, or has fewer layers.
+    """
+    model, _ = _load(path, revision, _head(labels), ignore_mismatched_sizes=True)
+    if not 1 <= layers <= model.spec.layers:
+        raise BadInput(f"student.layers={layers}: {path} has 1 to {model.spec.layers} to give")
+    config = model.hf.config
+    config.num_hidden_layers = layers
+    with seeded(seed):
+        hf = AutoModelForSequenceClassification.from_config(config)
+    return Model(hf, model.tokenizer)
+
+
 def checkpoint(path: str, *, labels: Sequence[str] | None) -> tuple[Model, list[int] | None]:
     """Load a classifier that is already fine-tuned.
 

@@ -93,6 +93,7 @@ RAIL = "RAIL-KD (arXiv 2109.10164)"
 PKD = "PKD (arXiv 1908.09355)"
 ALP = "ALP-KD (arXiv 2012.14022)"
 PRO = "Pro-KD (arXiv 2110.08532)"
+SELECTION = "Layer selection (arXiv 2502.04499)"
 HIDDEN = (
     "The paper has dev and test; test labels are hidden, so only dev can be scored here "
     "(python -m ilkd_bench.submit writes the files for the GLUE server)."
@@ -320,5 +321,37 @@ _PRO_TABLES = [
     ),
 ]
 
-TABLES = {table.name: table for table in [*_RAIL_TABLES, *_PKD_TABLES, *_ALP_TABLES, *_PRO_TABLES]}
+_SELECTED = (
+    Row("None", "vanilla"),
+    Row("Forward", "pkd"),
+    Row("Reverse", "pkd_reversed"),
+    Row("All-to-one", "pkd_all_to_last"),
+    Row("Random matching", "pkd_permuted"),
+)
+_SELECTION_TABLES = [
+    Table(
+        name="controls",
+        paper=SELECTION,
+        title="does the choice of layers matter, BERT-base to 3 layers",
+        teacher=BASE,
+        student="bert_3_copied",
+        rows=[
+            replace(row, label=f"{row.label} ({told})", student=student)
+            for student, told in (
+                ("bert_3_random", "random weights"),
+                ("bert_3_copied", "layers copied"),
+            )
+            for row in _SELECTED
+        ],
+        columns=columns(("MNLI", "mnli"), ("QQP", "qqp"), ("QNLI", "qnli"), ("SST-2", "sst2")),
+        sweep="layer_selection",
+        note=f"{HIDDEN} The study matches all tokens of all layers, the last one included; here "
+        "PKD's first token of the intermediate layers. It has no random matching of copied layers.",
+    )
+]
+
+TABLES = {
+    table.name: table
+    for table in [*_RAIL_TABLES, *_PKD_TABLES, *_ALP_TABLES, *_PRO_TABLES, *_SELECTION_TABLES]
+}
 """All tables by name, in the order in which they are listed."""

@@ -25,6 +25,8 @@ METHODS = (
     *("finetune", "vanilla", "pkd", "pkd_last", "alp", "rail_l", "rail_c", "pro_kd"),
     "vanilla_checkpoint",
     *("ckd", "annealing", "continuation", "rco"),
+    *("pkd_first", "pkd_reversed", "pkd_all_to_last", "pkd_permuted", "pkd_shuffled", "pkd_random"),
+    *("rail_unsorted", "rail_reversed", "rail_never"),
 )
 FIXTURE = {1: 1.150421, 2: 1.280627, 10: 1.331116}
 """Published soft KL of z_s = [1, 2, 3] and z_t = [3, 2, 1] for each temperature."""
@@ -99,7 +101,7 @@ def evaluate(method: str, case: Json) -> dict[str, float]:
         )
         layers = oracle.groups(n, m, settings["groups"])
         return {**terms, "ckd": oracle.ckd(hs, ht, layers, maps)}
-    if method in ("pkd", "pkd_last", "alp"):
+    if method == "alp" or method.startswith("pkd"):
         hs, ht = oracle.cls(student["hidden"]), oracle.cls(teacher["hidden"])
         maps = projection_of(case)
         if method == "alp":
@@ -108,12 +110,20 @@ def evaluate(method: str, case: Json) -> dict[str, float]:
             less = 0 if settings["include_last"] else 1
             buckets = oracle.groups(n - less, m - less, scheme) if scheme else None
             return {**terms, "alp": oracle.alp(hs, ht, *options, *maps, buckets)}
-        layers = {"skip": oracle.skip, "last": oracle.last}[settings["layer_map"]](n, m)
-        return {**terms, "pkd": oracle.pkd(hs, ht, layers, settings["normalize"], *maps)}
+        layers = oracle.pkd_layers(n, m, settings["layer_map"], clock["seed"])
+        ht[:, 1:m] = oracle.stand_in(
+            ht[:, layers],
+            settings["target"],
+            range(len(ht)),
+            (clock["seed"], clock["epoch"], 0),
+        )
+        chosen = list(range(1, m))  # where they were put
+        return {**terms, "pkd": oracle.pkd(hs, ht, chosen, settings["normalize"], *maps)}
     hs = oracle.mean(student["hidden"], student["mask"])
     ht = oracle.mean(teacher["hidden"], teacher["mask"])
-    layers = oracle.random_sorted(n, m, clock["seed"], clock["epoch"])
-    distance = {"rail_l": oracle.rail_layerwise, "rail_c": oracle.rail_concatenated}[method]
+    moment = clock["seed"], clock["epoch"], 0
+    layers = oracle.rail_layers(n, m, settings["resample"], settings["order"], *moment)
+    distance = oracle.rail_concatenated if method == "rail_c" else oracle.rail_layerwise
     return {**terms, "rail": distance(hs, ht, layers, *rail_maps(case))}
 
 
@@ -252,13 +262,14 @@ def vanilla_checkpoint() -> list[Json]:
     ]
 
 
-def pkd(method: str, layer_map: str) -> list[Json]:
+def pkd(method: str, layer_map: str = "skip", target: str = "own") -> list[Json]:
     draw = Draw(method)
 
     def settings(normalize: bool = True, width: int | str = "auto") -> Json:
         return {
             "temperature": 10,
             "layer_map": layer_map,
+            "target": target,
             "normalize": normalize,
             "projection_width": width,
         }
@@ -268,6 +279,22 @@ def pkd(method: str, layer_map: str) -> list[Json]:
         draw.case("equal widths, not normalised", settings(False), lengths=(3, 5)),
         draw.case("unequal widths, projected", settings(width=PROJECTED), widths=(4, 6)),
         draw.case("regression", settings(), classes=1, lengths=(5, 3)),
+    ]
+
+
+def pkd_control(method: str, layer_map: str = "skip", target: str = "own") -> list[Json]:
+    """The cases of ``pkd`` at three moments, since some controls draw."""
+    draw = Draw(method)
+    shared = {"temperature": 10, "layer_map": layer_map, "target": target}
+    plain = {**shared, "normalize": False, "projection_width": "auto"}
+    unit = {**shared, "normalize": True, "projection_width": "auto"}
+    mapped = {**plain, "projection_width": PROJECTED}
+    short = (3, 3)
+    return [
+        draw.case("not normalised, seed 0", plain, clock=FIRST_DRAW, lengths=short),
+        draw.case("normalised, seed 3", unit, clock=SECOND_DRAW, lengths=short),
+        draw.case("projected, seed 42", mapped, widths=(4, 6), clock=THIRD_DRAW, lengths=short),
+        draw.case("regression", plain, classes=1, clock=SECOND_DRAW, lengths=short),
     ]
 
 
@@ -327,7 +354,13 @@ def check_draws() -> None:
 
 def rail_l() -> list[Json]:
     draw = Draw("rail_l")
-    shared = {"temperature": 10, "projection_width": PROJECTED, "projection": "shared"}
+    shared = {
+        "temperature": 10,
+        "resample": "epoch",
+        "order": "sorted",
+        "projection_width": PROJECTED,
+        "projection": "shared",
+    }
     per_layer = {**shared, "projection": "per_layer"}
     wide = (4, 6)
     return [
@@ -340,9 +373,31 @@ def rail_l() -> list[Json]:
     ]
 
 
+def rail_control(method: str, resample: str, order: str) -> list[Json]:
+    draw = Draw(method)
+    settings = {
+        "temperature": 10,
+        "resample": resample,
+        "order": order,
+        "projection_width": PROJECTED,
+        "projection": "shared",
+    }
+    short = (3, 3)
+    return [
+        draw.case("seed 0, epoch 0", settings, clock=FIRST_DRAW, lengths=short),
+        draw.case("seed 3, epoch 2", settings, clock=SECOND_DRAW, lengths=short),
+        draw.case("regression", settings, classes=1, clock=THIRD_DRAW, lengths=short),
+    ]
+
+
 def rail_c() -> list[Json]:
     draw = Draw("rail_c")
-    settings = {"temperature": 10, "projection_width": PROJECTED}
+    settings = {
+        "temperature": 10,
+        "resample": "epoch",
+        "order": "sorted",
+        "projection_width": PROJECTED,
+    }
     return [
         draw.case("seed 0, epoch 0", settings, clock=FIRST_DRAW),
         draw.case("seed 3, epoch 2", settings, clock=SECOND_DRAW, lengths=(3, 5)),
@@ -463,8 +518,10 @@ def draws(cases: list[Json]) -> str:
     """The teacher layers that each rail case uses."""
     texts = []
     for case in cases:
-        clock, m = case["clock"], case["student"]["layers"]
-        layers = oracle.random_sorted(case["teacher"]["layers"], m, clock["seed"], clock["epoch"])
+        clock, settings = case["clock"], case["settings"]
+        depths = case["teacher"]["layers"], case["student"]["layers"]
+        how = settings["resample"], settings["order"]
+        layers = oracle.rail_layers(*depths, *how, clock["seed"], clock["epoch"], 0)
         texts.append(f"'{case['name']}' {layers}")
     return "teacher layers: " + ", ".join(texts)
 
@@ -480,7 +537,7 @@ def files() -> dict[str, Json]:
         "finetune": finetune(),
         "vanilla": vanilla(),
         "vanilla_checkpoint": vanilla_checkpoint(),
-        "pkd": pkd("pkd", "skip"),
+        "pkd": pkd("pkd"),
         "pkd_last": pkd("pkd_last", "last"),
         "alp": alp(),
         "rail_l": rail_l(),
@@ -490,6 +547,15 @@ def files() -> dict[str, Json]:
         "annealing": annealing(),
         "continuation": continuation(),
         "rco": rco(),
+        "pkd_first": pkd_control("pkd_first", "first"),
+        "pkd_reversed": pkd_control("pkd_reversed", "reversed"),
+        "pkd_all_to_last": pkd_control("pkd_all_to_last", "all_to_last"),
+        "pkd_permuted": pkd_control("pkd_permuted", "permuted"),
+        "pkd_shuffled": pkd_control("pkd_shuffled", target="shuffled"),
+        "pkd_random": pkd_control("pkd_random", target="random"),
+        "rail_unsorted": rail_control("rail_unsorted", "epoch", "unsorted"),
+        "rail_reversed": rail_control("rail_reversed", "epoch", "reversed"),
+        "rail_never": rail_control("rail_never", "never", "sorted"),
     }
     formula = "pkd: cls vectors, projected if the widths differ, then L2-normalised (if set), "
     formula += "squared difference, mean over batch x layers x width (arXiv 1908.09355, authors' "
@@ -534,6 +600,23 @@ def files() -> dict[str, Json]:
         "follow with psi = epoch / 40 and phi 0.1, 0.1, 0.2, .., 1, 1; epoch 13 has psi 0.325 and "
         "phi 0.7; ",
         "rco": ce + kl + "the terms of vanilla (arXiv 1904.09149); ",
+        "pkd_first": ce + kl + formula + "1, 2 (i); ",
+        "pkd_reversed": ce + kl + formula + "4, 2 ((3 - i) * 6 / 3); ",
+        "pkd_all_to_last": ce + kl + formula + "5, 5 (6 - 1); ",
+        "pkd_permuted": ce + kl + formula + "2, 4 in an order drawn from the seed; ",
+        "pkd_shuffled": ce + kl + formula + "2, 4, of the next row in a circle drawn from (seed, "
+        "epoch, step 0); ",
+        "pkd_random": ce + kl + formula + "2, 4, turned to a normal direction drawn from (seed, "
+        "row); ",
+        **{
+            method: ce
+            + kl
+            + rail
+            + "sum over the pairs, mean over batch; "
+            + draws(cases[method])
+            + "; "
+            for method in ("rail_unsorted", "rail_reversed", "rail_never")
+        },
     }
     found = {}
     for method, source in sources.items():

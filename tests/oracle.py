@@ -158,6 +158,59 @@ def random_sorted(n: int, m: int, seed: int, epoch: int) -> list[int]:
     return [int(layer) for layer in np.sort(drawn)]
 
 
+def rail_layers(
+    n: int, m: int, resample: str, order: str, seed: int, epoch: int, step: int
+) -> list[int]:
+    """RAIL's layers and its controls: drawn per epoch, per step or once; ascending or not."""
+    numbers = {"epoch": [seed, epoch], "step": [seed, epoch, step], "never": [seed, 0]}[resample]
+    generator = np.random.default_rng(numbers)
+    drawn = [int(j) for j in generator.choice(np.arange(1, n), size=m - 1, replace=False)]
+    if order == "unsorted":
+        return drawn
+    ascending = sorted(drawn)
+    return ascending if order == "sorted" else ascending[::-1]
+
+
+def pkd_layers(n: int, m: int, layer_map: str, seed: int) -> list[int]:
+    """The teacher layer of each student layer 1..m-1 under PKD's maps and their controls."""
+    if layer_map == "permuted":
+        return [int(j) for j in np.random.default_rng([seed]).permutation(skip(n, m))]
+    i = range(1, m)
+    return {
+        "skip": skip(n, m),
+        "last": last(n, m),
+        "first": list(i),
+        "reversed": [(m - k) * n // m for k in i],
+        "all_to_last": [n - 1 for _ in i],
+    }[layer_map]
+
+
+def stand_in(ht: ArrayLike, target: str, rows: Sequence[int], at: Sequence[int]) -> Array:
+    """What a row imitates instead of the teacher's vectors ``[B, K, H]`` of the compared layers.
+
+    ``shuffled``: the distinct row numbers, ascending, are put in a random order drawn from ``at`` =
+    (seed, epoch, step); each takes the vectors of the one after it, the last those of the first.
+    ``random``: normal directions drawn from (seed, row number), as long as the teacher's vectors.
+    """
+    teacher = as_float(ht)
+    found = teacher.copy()
+    if target == "shuffled":
+        distinct = sorted(set(rows))
+        order = [distinct[k] for k in np.random.default_rng(list(at)).permutation(len(distinct))]
+        for place, row in enumerate(rows):
+            after = order[(order.index(row) + 1) % len(order)]
+            found[place] = teacher[list(rows).index(after)]
+    elif target == "random":
+        for place, row in enumerate(rows):
+            directions = np.random.default_rng([at[0], row]).standard_normal(teacher.shape[1:])
+            for k in range(teacher.shape[1]):
+                length = math.sqrt(float((teacher[place, k] ** 2).sum()))
+                found[place, k] = l2_normalize(directions[k]) * length
+    else:
+        assert target == "own"
+    return found
+
+
 # ---------------------------------------------------------------------- terms on several layers
 
 

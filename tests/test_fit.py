@@ -443,7 +443,7 @@ def rail_run(
 def test_rail_layers_come_from_seed_and_epoch_whatever_else_draws(tmp_path: Path) -> None:
     for seed in (0, 3):
         expected = [
-            " ".join(map(str, layermaps.random_sorted(6, 3, seed=seed, epoch=epoch)))
+            " ".join(map(str, layermaps.random_layers(6, 3, at=(seed, epoch), order="sorted")))
             for epoch in range(4)
         ]
         assert len(set(expected)) > 1

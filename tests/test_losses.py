@@ -359,31 +359,35 @@ def test_fixed_maps_against_the_oracle() -> None:
 @pytest.mark.parametrize(("n", "m"), [(12, 6), (24, 6), (12, 4), (3, 2), (6, 6)])
 def test_random_layers_are_distinct_sorted_and_intermediate(n: int, m: int) -> None:
     for epoch in range(100):
-        drawn = layermaps.random_sorted(n, m, seed=7, epoch=epoch)
+        drawn = layermaps.random_layers(n, m, at=(7, epoch), order="sorted")
         assert isinstance(drawn, list)
         assert all(type(layer) is int for layer in drawn)
         assert len(drawn) == m - 1
         assert drawn == sorted(set(drawn))
         assert 1 <= drawn[0] <= drawn[-1] <= n - 1
-        assert drawn == layermaps.random_sorted(n, m, seed=7, epoch=epoch)
+        assert drawn == layermaps.random_layers(n, m, at=(7, epoch), order="sorted")
         assert drawn == oracle.random_sorted(n, m, 7, epoch)
 
 
 def test_random_layers_differ_between_epochs_and_seeds() -> None:
     # 462 possible draws: 20 draws are all equal with probability 462^-19
-    epochs = [tuple(layermaps.random_sorted(12, 6, seed=0, epoch=e)) for e in range(20)]
-    seeds = [tuple(layermaps.random_sorted(12, 6, seed=s, epoch=0)) for s in range(20)]
+    epochs = [tuple(layermaps.random_layers(12, 6, at=(0, e), order="sorted")) for e in range(20)]
+    seeds = [tuple(layermaps.random_layers(12, 6, at=(s, 0), order="sorted")) for s in range(20)]
     # 20 out of 462 with replacement: 0.41 repetitions expected
     assert len(set(epochs)) > 15
     assert len(set(seeds)) > 15
     # seed and epoch are not exchangeable, nor only their sum
     assert epochs[1:] != seeds[1:]
-    assert layermaps.random_sorted(12, 6, seed=1, epoch=2) == oracle.random_sorted(12, 6, 1, 2)
-    assert layermaps.random_sorted(12, 6, seed=2, epoch=1) == oracle.random_sorted(12, 6, 2, 1)
+    assert layermaps.random_layers(12, 6, at=(1, 2), order="sorted") == oracle.random_sorted(
+        12, 6, 1, 2
+    )
+    assert layermaps.random_layers(12, 6, at=(2, 1), order="sorted") == oracle.random_sorted(
+        12, 6, 2, 1
+    )
 
 
 def test_random_layers_leave_global_generators_alone() -> None:
-    expected = layermaps.random_sorted(12, 6, seed=3, epoch=4)
+    expected = layermaps.random_layers(12, 6, at=(3, 4), order="sorted")
     kept = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
         for seed in (0, 1):
@@ -391,7 +395,7 @@ def test_random_layers_leave_global_generators_alone() -> None:
             np.random.seed(seed)
             torch.manual_seed(seed)
             before = random.getstate(), np.random.get_state(), torch.get_rng_state()
-            assert layermaps.random_sorted(12, 6, seed=3, epoch=4) == expected
+            assert layermaps.random_layers(12, 6, at=(3, 4), order="sorted") == expected
             assert random.getstate() == before[0]
             for one, other in zip(np.random.get_state(), before[1], strict=True):
                 assert np.array_equal(one, other)
@@ -409,7 +413,7 @@ def test_random_layers_are_about_uniform() -> None:
     epochs, p = 2000, 5 / 11
     counts = dict.fromkeys(range(1, 12), 0)
     for epoch in range(epochs):
-        for layer in layermaps.random_sorted(12, 6, seed=0, epoch=epoch):
+        for layer in layermaps.random_layers(12, 6, at=(0, epoch), order="sorted"):
             counts[layer] += 1
     limit = 4 * math.sqrt(p * (1 - p) / epochs)
     for layer, count in counts.items():
@@ -421,9 +425,9 @@ def test_random_layers_are_about_uniform() -> None:
     [
         layermaps.skip,
         layermaps.last,
-        lambda n, m: layermaps.random_sorted(n, m, seed=0, epoch=0),
+        lambda n, m: layermaps.random_layers(n, m, at=(0, 0), order="sorted"),
     ],
-    ids=["skip", "last", "random_sorted"],
+    ids=["skip", "last", "random_layers"],
 )
 @pytest.mark.parametrize(("n", "m"), [(3, 6), (5, 6), (1, 2), (12, 1), (1, 1)])
 def test_maps_of_intermediate_layers_need_fitting_depths(function: Any, n: int, m: int) -> None:

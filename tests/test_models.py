@@ -289,6 +289,26 @@ def test_tiny_models_read_every_word_of_the_demo_tasks() -> None:
     assert one.spec.layers == sizes["layers"] and one.max_tokens == sizes["positions"]
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_untrained_model_has_the_sizes_and_no_weight_of_the_encoder(
+    family: str, tmp_path: Path
+) -> None:
+    whole = load(save(tmp_path, family, layers=4))
+    state = torch.get_rng_state()
+    given = {"path": str(tmp_path), "revision": None, "labels": ["no", "yes"], "layers": 3}
+    one, same, other = (models.untrained(seed=s, **given) for s in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert one.spec == Spec(**(vars(whole.spec) | {"layers": 3, "classes": 2}))
+    assert one.tokenizer.get_vocab() == whole.tokenizer.get_vocab()
+    weights = [m.hf.get_input_embeddings().weight for m in (one, same, other, whole)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2]) and not torch.equal(weights[0], weights[3])
+    assert list(one.hf.config.id2label.values()) == ["no", "yes"]
+    for layers in (0, 5):
+        with pytest.raises(BadInput, match=f"student.layers={layers}: .* has 1 to 4 to give"):
+            models.untrained(seed=1, **(given | {"layers": layers}))
+
+
 # ----------------------------------------------------------------------------- keep and copy layers
 
 

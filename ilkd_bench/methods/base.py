@@ -13,8 +13,8 @@ class Method(nn.Module):
     """A way of teaching: phases and unweighted loss terms.
 
     Weights live in the method's YAML and are applied by the training module. A loss has no side
-    effect and draws random numbers from (clock.seed, clock.epoch) only, so calling it twice gives
-    the same value twice.
+    effect and draws random numbers from (clock.seed, clock.epoch, clock.step) and the row numbers
+    only, so calling it twice gives the same value twice.
     """
 
     needs: frozenset[str] = frozenset({"logits"})

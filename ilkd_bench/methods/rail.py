@@ -10,20 +10,31 @@ a small space on both sides, scaled to length 1, and compared by the squared dis
 both as means over the batch. Other implementations average over padding too; here padding is
 excluded. The temperature of `kd` is not stated (one implementation: 10). Trained projections on
 both sides can collapse to a constant, so the spread of the teacher's vectors is logged.
+
+Controls: what the method consists of can be taken away, drawing anew in every epoch (`resample`)
+and pairing in order (`order`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ilkd_bench.layermaps import random_sorted
+from ilkd_bench.layermaps import ORDERS, random_layers
 from ilkd_bench.losses import unit
 from ilkd_bench.methods.base import one_of, positive
 from ilkd_bench.methods.vanilla import Vanilla
 from ilkd_bench.types import Batch, Clock, Outputs, Spec
+
+RESAMPLE: dict[str, Callable[[Clock], tuple[int, ...]]] = {
+    "epoch": lambda clock: (clock.seed, clock.epoch),
+    "step": lambda clock: (clock.seed, clock.epoch, clock.step),
+    "never": lambda clock: (clock.seed, 0),  # the draw of the first epoch holds
+}
+"""How often layers are drawn -> what the draw is a function of."""
 
 
 class Rail(Vanilla):
@@ -33,18 +44,22 @@ class Rail(Vanilla):
     student_projection: nn.Module
     teacher_projection: nn.Module
 
-    def __init__(self, student: Spec, teacher: Spec, *, temperature: float) -> None:
+    def __init__(
+        self, student: Spec, teacher: Spec, *, temperature: float, resample: str, order: str
+    ) -> None:
         super().__init__(student, teacher, temperature=temperature)
         self.depths = teacher.layers, student.layers
-        random_sorted(*self.depths, seed=0, epoch=0)  # Incompatible now rather than in training
+        self.moment = RESAMPLE[one_of("resample", resample, tuple(RESAMPLE))]
+        self.order = one_of("order", order, tuple(ORDERS))
+        random_layers(*self.depths, at=(0,), order=order)  # Incompatible now, not in training
 
     def arrange(self, h: Tensor) -> Tensor:
         """Turn the layers [B, m-1, H] into the K vectors [B, K, F] that are projected."""
         raise NotImplementedError
 
     def layers(self, clock: Clock) -> list[int]:
-        """Return the teacher layers of this epoch for student layers 1..m-1."""
-        return random_sorted(*self.depths, seed=clock.seed, epoch=clock.epoch)
+        """Return the teacher layers of this moment for student layers 1..m-1."""
+        return random_layers(*self.depths, at=self.moment(clock), order=self.order)
 
     def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
         z_s = unit(self.student_projection(self.arrange(s.mean[:, 1:-1])))  # [B, K, W]
@@ -68,10 +83,12 @@ class RailL(Rail):
         teacher: Spec,
         *,
         temperature: float,
+        resample: str,
+        order: str,
         projection_width: int,
         projection: str,
     ) -> None:
-        super().__init__(student, teacher, temperature=temperature)
+        super().__init__(student, teacher, temperature=temperature, resample=resample, order=order)
         width = positive("projection_width", projection_width, whole=True)
         if one_of("projection", projection, ("shared", "per_layer")) == "shared":
             self.student_projection = nn.Linear(student.width, width)
@@ -89,9 +106,16 @@ class RailC(Rail):
     """Concatenated: `rail` is one distance between the joined layers of each side."""
 
     def __init__(
-        self, student: Spec, teacher: Spec, *, temperature: float, projection_width: int
+        self,
+        student: Spec,
+        teacher: Spec,
+        *,
+        temperature: float,
+        resample: str,
+        order: str,
+        projection_width: int,
     ) -> None:
-        super().__init__(student, teacher, temperature=temperature)
+        super().__init__(student, teacher, temperature=temperature, resample=resample, order=order)
         width = positive("projection_width", projection_width, whole=True)
         pairs = student.layers - 1
         self.student_projection = nn.Linear(pairs * student.width, width)

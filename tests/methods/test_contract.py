@@ -33,13 +33,21 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("alp", {"buckets": "no"}),
     ("alp", {"buckets": "po", "include_last": True}),
     ("rail_l", {"projection": "per_layer"}),
+    ("rail_l", {"resample": "step"}),
     ("pro_kd", {"smoothing": "divide"}),
     ("ckd", {"groups": "overlap", "feature": "mean"}),
     ("ckd", {"groups": "skip_middle"}),
     ("ckd", {"groups": "cross"}),
 ]
-OWN_LAYERS = {"pkd": "pkd", "pkd_last": "pkd", "alp": "alp", "rail_l": "rail", "rail_c": "rail"}
+OWN_LAYERS = {
+    "alp": "alp",
+    **{name: "pkd" for name in toys.METHODS if name.startswith("pkd")},
+    **{name: "rail" for name in toys.METHODS if name.startswith("rail")},
+}
 """Methods that compare intermediate layers 1..m-1 only, and the term that does."""
+
+OF_NO_ROW = {"pkd_random": "pkd"}
+"""Terms that depend on the length of the teacher's vectors at most: what the control is for."""
 
 
 def named(variant: tuple[str, dict[str, Any]]) -> str:
@@ -156,7 +164,7 @@ def test_the_rows_of_student_and_teacher_belong_together(variant: Any, pair: Any
             continue
         before = case.terms(clock)
         after = case.terms(clock, teacher=case.teacher.rows([1, 2, 3, 0]))
-        for name in before.keys() - {"ce"}:
+        for name in before.keys() - {"ce", OF_NO_ROW.get(variant[0])}:
             assert abs(before[name].item() - after[name].item()) > 1e-6, name
 
 
@@ -231,7 +239,7 @@ def test_every_intermediate_student_layer_is_compared(name: str, pair: Any) -> N
     before = case.terms(clock)[term].item()
     for layer in range(1, case.student_spec.layers):
         after = case.terms(clock, student=case.student.shifted(layer))[term].item()
-        assert abs(after - before) > 1e-5, layer
+        assert abs(after - before) > 1e-7, layer  # exactly 0 where the layer is not read
 
 
 # ---------------------------------------------------------------------------- phases and weights

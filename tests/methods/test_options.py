@@ -10,7 +10,8 @@ import pytest
 import torch
 import toys
 
-from ilkd_bench.types import BadInput, Batch, Incompatible, Outputs, Spec
+from ilkd_bench.features import partners, random_like
+from ilkd_bench.types import BadInput, Batch, Clock, Incompatible, Outputs, Spec
 
 WRONG = [
     ("vanilla_checkpoint", {"teacher_at": 0}, "method.teacher_at=0: allowed is a number above 0"),
@@ -19,7 +20,14 @@ WRONG = [
     ("vanilla", {"temperature": -2.0}, "method.temperature=-2.0: allowed is a number above 0"),
     ("vanilla", {"temperature": "hot"}, "method.temperature=hot: allowed is a number above 0"),
     ("vanilla", {"temperature": True}, "method.temperature=True: allowed is a number above 0"),
-    ("pkd", {"layer_map": "first"}, "method.layer_map=first is not one of: skip, last"),
+    (
+        "pkd",
+        {"layer_map": "top"},
+        "method.layer_map=top is not one of: skip, last, first, reversed",
+    ),
+    ("pkd", {"target": "other"}, "method.target=other is not one of: own, shuffled, random"),
+    ("rail_l", {"resample": "batch"}, "method.resample=batch is not one of: epoch, step, never"),
+    ("rail_c", {"order": "up"}, "method.order=up is not one of: sorted, unsorted, reversed"),
     ("pkd", {"normalize": "yes"}, "method.normalize=yes is not one of: True, False"),
     ("pkd", {"projection_width": "wide"}, "method.projection_width=wide: allowed is a whole"),
     ("pkd_last", {"projection_width": 0}, "method.projection_width=0: allowed is a whole number"),
@@ -72,7 +80,15 @@ def test_a_teacher_shallower_than_its_student_is_incompatible(name: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("pkd", [2, 4, 6, 8, 10]), ("pkd_last", [7, 8, 9, 10, 11])]
+    ("name", "expected"),
+    [
+        ("pkd", [2, 4, 6, 8, 10]),
+        ("pkd_last", [7, 8, 9, 10, 11]),
+        ("pkd_first", [1, 2, 3, 4, 5]),
+        ("pkd_reversed", [2, 4, 6, 8, 10]),
+        ("pkd_permuted", [2, 4, 6, 8, 10]),
+        ("pkd_all_to_last", [11]),
+    ],
 )
 def test_pkd_reads_the_layers_of_the_paper(name: str, expected: list[int]) -> None:
     """12 -> 6: only these teacher layers change the term."""
@@ -152,6 +168,127 @@ def test_rail_tells_that_its_projection_has_collapsed() -> None:
         method.teacher_projection.weight.zero_()
     collapsed = method.diagnose(*shows, toys.batch(4, 3), toys.clock(phase))
     assert collapsed["teacher_spread"] == pytest.approx(0, abs=1e-7)
+
+
+# ------------------------------------------------------------------------------------- controls
+
+
+def clocks(method: Any, *moments: tuple[int, int, int]) -> list[Clock]:
+    """Clocks from (seed, epoch, step)."""
+    (phase,) = method.phases(10)
+    return [Clock(phase, epoch=e, step=t, steps=99, seed=s) for s, e, t in moments]
+
+
+@pytest.mark.parametrize(
+    ("layer_map", "expected"),
+    [
+        ("first", [1, 2, 3, 4, 5]),
+        ("reversed", [10, 8, 6, 4, 2]),
+        ("all_to_last", [11, 11, 11, 11, 11]),
+    ],
+)
+def test_the_maps_of_the_controls(layer_map: str, expected: list[int]) -> None:
+    method = toys.method("pkd", toys.spec(6), toys.spec(12), layer_map=layer_map)
+    assert method.layers(seed=0) == method.layers(seed=1) == expected
+
+
+def test_permuted_layers_are_those_of_skip_and_stay_for_the_run() -> None:
+    method = toys.method("pkd_permuted", toys.spec(6), toys.spec(12))
+    orders = {tuple(method.layers(seed=seed)) for seed in range(20)}
+    assert len(orders) > 10
+    assert {tuple(sorted(order)) for order in orders} == {(2, 4, 6, 8, 10)}
+    first, later = clocks(method, (3, 0, 0), (3, 4, 99))
+    told = method.diagnose(None, None, None, first)
+    assert told == method.diagnose(None, None, None, later)
+    assert told["layers"] == " ".join(map(str, oracle.pkd_layers(12, 6, "permuted", 3)))
+
+
+@pytest.mark.parametrize(
+    ("resample", "draws"),
+    [("epoch", [0, 0, 1, 2]), ("step", [0, 1, 2, 3]), ("never", [0, 0, 0, 1])],
+)
+def test_rail_draws_anew_when_it_is_told_to(resample: str, draws: list[int]) -> None:
+    """Two steps of an epoch, the next epoch, another seed: equal numbers are equal draws."""
+    method = toys.method("rail_l", toys.spec(6), toys.spec(24), resample=resample)
+    moments = clocks(method, (5, 0, 7), (5, 0, 8), (5, 1, 9), (6, 0, 7))
+    layers = [tuple(method.layers(clock)) for clock in moments]
+    distinct = list(dict.fromkeys(layers))
+    assert [distinct.index(one) for one in layers] == draws
+
+
+def test_rail_pairs_in_the_order_it_is_told_to() -> None:
+    found = {}
+    for order in ("sorted", "unsorted", "reversed"):
+        method = toys.method("rail_l", toys.spec(6), toys.spec(12), order=order)
+        found[order] = [method.layers(clock) for clock in clocks(method, (0, 0, 0), (0, 1, 0))]
+    for ascending, drawn, descending in zip(*found.values(), strict=True):
+        assert ascending == sorted(drawn) != drawn
+        assert descending == ascending[::-1]
+        assert len(set(drawn)) == 5 and set(drawn) <= set(range(1, 12))
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7, 32])
+def test_shuffled_rows_are_all_taught_by_another(rows: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    index = torch.randperm(1000, generator=generator)[:rows]
+    for step in range(20):
+        found = partners(index, at=(0, 1, step)).tolist()
+        assert sorted(found) == list(range(rows))
+        assert all(partner != row for row, partner in enumerate(found))
+    if rows > 3:
+        assert found != partners(index, at=(0, 1, 0)).tolist()
+
+
+def test_partners_belong_to_the_rows_and_not_to_their_order() -> None:
+    index = torch.tensor([30, 10, 40, 20, 50])
+    named = dict(zip(index.tolist(), index[partners(index, at=(1, 2, 3))].tolist(), strict=True))
+    mixed = index[[4, 2, 0, 1, 3, 4]]  # and a row twice
+    assert [named[row] for row in mixed.tolist()] == mixed[partners(mixed, at=(1, 2, 3))].tolist()
+    assert partners(torch.tensor([8]), at=(1, 2, 3)).tolist() == [0], "there is no other row"
+
+
+def test_random_vectors_have_the_lengths_and_belong_to_seed_and_row() -> None:
+    h = torch.randn(4, 3, 64, generator=torch.Generator().manual_seed(0)) * 5
+    index = torch.tensor([7, 3, 11, 5])
+    found = random_like(h, index, seed=1)
+    torch.testing.assert_close(found.norm(dim=-1), h.norm(dim=-1))
+    torch.testing.assert_close(random_like(h[[2, 0]], index[[2, 0]], seed=1), found[[2, 0]])
+    flat = torch.nn.functional.normalize(found.flatten(0, 1), dim=-1)
+    cosines = flat @ flat.T - torch.eye(12)
+    assert cosines.abs().max() < 0.5, "rows and layers differ"
+    other = random_like(h, index, seed=2).flatten(0, 1)
+    assert torch.cosine_similarity(flat, other, dim=-1).abs().max() < 0.5
+    assert random_like(torch.zeros(4, 3, 2), index, seed=1).abs().max() == 0
+
+
+@pytest.mark.parametrize("name", ["pkd_shuffled", "pkd_random"])
+def test_a_replaced_target_leaves_the_other_terms_alone(name: str) -> None:
+    student, teacher = toys.spec(3), toys.spec(6)
+    generator = torch.Generator().manual_seed(1)
+    raws = toys.raw(student, generator), toys.raw(teacher, generator)
+    terms = {}
+    for one in ("pkd", name):
+        method = toys.method(one, student, teacher)
+        (phase,) = method.phases(2)
+        shows = [raw.outputs(phase.needs) for raw in raws]
+        terms[one] = method.loss(*shows, toys.batch(4, 3), toys.clock(phase))
+    assert terms[name]["kd"] == terms["pkd"]["kd"] and terms[name]["ce"] == terms["pkd"]["ce"]
+    assert abs(terms[name]["pkd"].item() - terms["pkd"]["pkd"].item()) > 1e-3
+
+
+def test_random_targets_tell_nothing_about_the_teacher() -> None:
+    """With equal widths and vectors of length 1 another teacher gives the same term."""
+    student, teacher = toys.spec(3), toys.spec(6)
+    method = toys.method("pkd_random", student, teacher)
+    generator = torch.Generator().manual_seed(1)
+    (phase,) = method.phases(2)
+    s, one, other = (
+        toys.raw(spec, generator).outputs(phase.needs) for spec in (student, teacher, teacher)
+    )
+    first, second = (
+        method.loss(s, t, toys.batch(4, 3), toys.clock(phase))["pkd"].item() for t in (one, other)
+    )
+    assert first == pytest.approx(second, rel=1e-5)
 
 
 # ----------------------------------------------------------------------------- CKD, ALP's buckets
