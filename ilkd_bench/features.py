@@ -1,4 +1,4 @@
-"""One vector per row and layer, from hidden states."""
+"""One vector per row and layer from hidden states, and scores between the tokens of a layer."""
 
 from __future__ import annotations
 
@@ -25,3 +25,18 @@ def mean(hidden: Sequence[Tensor], mask: Tensor) -> Tensor:
     weights = mask.to(layers.dtype)
     weights = weights / weights.sum(-1, keepdim=True).clamp_min(1)  # [B, T]
     return torch.einsum("blth,bt->blh", layers, weights)
+
+
+def relations(a: Tensor, b: Tensor) -> Tensor:
+    """Score each token of `a` against each of `b`: a b^T / sqrt(D).
+
+    Of queries and keys these are the attention scores before the softmax, of values twice the value
+    relations of MiniLM (arXiv 2002.10957, section 3). Padding is scored like any token.
+
+    Args:
+        a, b: [B, A, T, D].
+
+    Returns:
+        [B, A, T, T], in float32 at least.
+    """
+    return full(a) @ full(b).transpose(-1, -2) / a.shape[-1] ** 0.5
