@@ -72,6 +72,7 @@ class Model(nn.Module):
                 output_attentions="attention" in needs,
             )
         mask, hidden = inputs["attention_mask"], result.hidden_states
+        heads: dict[str, Any] = {n: tuple(map(self._heads, x)) for n, x in projected.items()}
         with torch.autocast(mask.device.type, enabled=False):
             return Outputs(
                 logits=full(result.logits),
@@ -79,7 +80,7 @@ class Model(nn.Module):
                 **_pooled(hidden, mask, needs),
                 hidden=hidden if "hidden" in needs else (),
                 attention=result.attentions if "attention" in needs else (),
-                **{name: tuple(map(self._heads, x)) for name, x in projected.items()},
+                **heads,
             )
 
     def _heads(self, x: Tensor) -> Tensor:
@@ -87,7 +88,7 @@ class Model(nn.Module):
         return x.unflatten(-1, (self.spec.heads, -1)).transpose(1, 2)
 
 
-def _pooled(hidden: Any, mask: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+def _pooled(hidden: Any, mask: Tensor, needs: frozenset[str]) -> dict[str, Any]:
     pooled = {}
     if "cls" in needs:
         pooled["cls"] = full(features.cls(hidden))
