@@ -1,4 +1,4 @@
-"""One vector per row and layer: from hidden states, of another row, or at random."""
+"""What is compared: one vector per row and layer, or the scores between the tokens of a layer."""
 
 from __future__ import annotations
 
@@ -62,3 +62,18 @@ def random_like(h: Tensor, index: Tensor, *, seed: int) -> Tensor:
     drawn /= np.linalg.norm(drawn, axis=-1, keepdims=True)
     length = torch.linalg.vector_norm(h, dim=-1, keepdim=True)
     return torch.from_numpy(drawn).to(h) * length
+
+
+def relations(a: Tensor, b: Tensor) -> Tensor:
+    """Score each token of `a` against each of `b`: a b^T / sqrt(D).
+
+    Of queries and keys these are the attention scores before the softmax, of values twice the value
+    relations of MiniLM (arXiv 2002.10957, section 3). Padding is scored like any token.
+
+    Args:
+        a, b: [B, A, T, D].
+
+    Returns:
+        [B, A, T, T], in float32 at least.
+    """
+    return full(a) @ full(b).transpose(-1, -2) / a.shape[-1] ** 0.5

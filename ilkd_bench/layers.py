@@ -1,13 +1,14 @@
-"""The transformer layers of a model: kept, or copied from a teacher to a student."""
+"""The transformer layers of a model: kept, copied from a teacher to a student, or looked into."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from ilkd_bench.types import BadInput
+from ilkd_bench.types import BadInput, Incompatible
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -20,6 +21,52 @@ def layers_of(hf: PreTrainedModel) -> nn.ModuleList:
     if not isinstance(layers, nn.ModuleList):
         raise TypeError(f"{type(hf).__name__} keeps its layers in no list")
     return layers
+
+
+PROJECTIONS = {
+    "queries": ("query", "q_lin"),
+    "keys": ("key", "k_lin"),
+    "values": ("value", "v_lin"),
+}
+"""Fields of `Outputs` that layers keep to themselves: what makes them in BERT, in DistilBERT."""
+
+
+@contextmanager
+def watched(hf: PreTrainedModel, names: frozenset[str]) -> Iterator[dict[str, list[Tensor]]]:
+    """Collect what maps inside the layers give while the model runs, without a change to it.
+
+    Args:
+        names: some of `PROJECTIONS`.
+
+    Yields:
+        For each name one [B, T, H] per layer, once the model has run.
+
+    Raises:
+        Incompatible: the layers have no such maps.
+    """
+    seen: dict[str, list[Tensor]] = {name: [] for name in sorted(names)}
+    hooks = []
+    try:
+        for name, tensors in seen.items():
+            for layer in layers_of(hf) if names else ():
+                hooks.append(_projection(layer, name).register_forward_hook(_into(tensors)))
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _projection(layer: Any, name: str) -> nn.Module:
+    attention = getattr(layer.attention, "self", layer.attention)
+    for word in PROJECTIONS[name]:
+        if hasattr(attention, word):
+            found: nn.Module = getattr(attention, word)
+            return found
+    raise Incompatible(f"a {type(attention).__name__} has no {name} that could be compared")
+
+
+def _into(tensors: list[Tensor]) -> Any:
+    return lambda module, inputs, output: tensors.append(output)
 
 
 def keep(hf: PreTrainedModel, numbers: Sequence[int]) -> None:

@@ -90,3 +90,48 @@ def masked_mse(a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
     mask = mask.to(full(a).dtype)
     per_token = F.mse_loss(full(a), full(b), reduction="none").mean(-1)  # [B, T]
     return (per_token * mask).sum() / mask.sum().clamp_min(1)
+
+
+def masked_cosine(a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+    """Return 1 - cos(a, b), mean over real tokens.
+
+    Args:
+        a, b: [B, T, H]. A zero vector has the cosine 0 with any other.
+        mask: [B, T], 1 on real tokens. Without any real token the result is 0.
+    """
+    cosine = (unit(a) * unit(b)).sum(-1)  # [B, T]
+    mask = mask.to(cosine.dtype)
+    return ((1 - cosine) * mask).sum() / mask.sum().clamp_min(1)
+
+
+def relation_mse(a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+    """Return the squared error of scores between tokens, mean over heads and real pairs of tokens.
+
+    Args:
+        a, b: [B, A, T, T], before any softmax.
+        mask: [B, T], 1 on real tokens. Without any real token the result is 0.
+    """
+    mask = mask.to(full(a).dtype)
+    pairs = mask[:, :, None] * mask[:, None, :]  # [B, T, T]
+    per_pair = F.mse_loss(full(a), full(b), reduction="none").mean(1)  # [B, T, T]
+    return (per_pair * pairs).sum() / pairs.sum().clamp_min(1)
+
+
+def relation_kl(student_scores: Tensor, teacher_scores: Tensor, mask: Tensor) -> Tensor:
+    """Compare how tokens look at tokens: KL(softmax of teacher || softmax of student).
+
+    The softmax and the sum run over the real keys, the mean over heads and real queries.
+
+    Args:
+        student_scores, teacher_scores: [B, A, T, T], before the softmax; the keys are last.
+        mask: [B, T], 1 on real tokens. Without any real token the result is 0.
+    """
+    padding = mask[:, None, None, :] == 0
+    log_s, log_t = (
+        # the smallest number and not -inf: a row without real tokens has a finite gradient then
+        F.log_softmax(full(x).masked_fill(padding, torch.finfo(full(x).dtype).min), dim=-1)
+        for x in (student_scores, teacher_scores)
+    )
+    per_query = (log_t.exp() * (log_t - log_s)).sum(-1).mean(1)  # [B, T]
+    mask = mask.to(per_query.dtype)
+    return (per_query * mask).sum() / mask.sum().clamp_min(1)

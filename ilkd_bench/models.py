@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from ilkd_bench import features, grammar
-from ilkd_bench.layers import keep
+from ilkd_bench.layers import PROJECTIONS, keep, watched
 from ilkd_bench.losses import full
 from ilkd_bench.settings import model_source
 from ilkd_bench.types import BadInput, Outputs, Spec
@@ -60,16 +60,19 @@ class Model(nn.Module):
         """Run the model on [B, T] inputs and return what `needs` names, besides the logits.
 
         Inputs that the architecture does not take (DistilBERT: segment numbers) are left out.
-        Attention maps switch to the kernel that can return them; otherwise the fast one stays.
+        Attention maps switch to the kernel that can return them; otherwise the fast one stays, for
+        queries, keys and values too.
         """
         if "attention" in needs and self.hf.config._attn_implementation != "eager":
             self.hf.set_attn_implementation("eager")
-        result = self.hf(
-            **{name: x for name, x in inputs.items() if name in self._accepted},
-            output_hidden_states=bool(needs & {"cls", "mean", "hidden"}),
-            output_attentions="attention" in needs,
-        )
+        with watched(self.hf, needs & PROJECTIONS.keys()) as projected:
+            result = self.hf(
+                **{name: x for name, x in inputs.items() if name in self._accepted},
+                output_hidden_states=bool(needs & {"cls", "mean", "hidden"}),
+                output_attentions="attention" in needs,
+            )
         mask, hidden = inputs["attention_mask"], result.hidden_states
+        heads: dict[str, Any] = {n: tuple(map(self._heads, x)) for n, x in projected.items()}
         with torch.autocast(mask.device.type, enabled=False):
             return Outputs(
                 logits=full(result.logits),
@@ -77,10 +80,15 @@ class Model(nn.Module):
                 **_pooled(hidden, mask, needs),
                 hidden=hidden if "hidden" in needs else (),
                 attention=result.attentions if "attention" in needs else (),
+                **heads,
             )
 
+    def _heads(self, x: Tensor) -> Tensor:
+        """Split [B, T, H] into heads, [B, A, T, D]."""
+        return x.unflatten(-1, (self.spec.heads, -1)).transpose(1, 2)
 
-def _pooled(hidden: Any, mask: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+
+def _pooled(hidden: Any, mask: Tensor, needs: frozenset[str]) -> dict[str, Any]:
     pooled = {}
     if "cls" in needs:
         pooled["cls"] = full(features.cls(hidden))

@@ -127,7 +127,7 @@ class DistillModule(pl.LightningModule):
             {"params": [p for _, p in named if p.ndim > 1], "weight_decay": o.weight_decay},
             {"params": [p for _, p in named if p.ndim <= 1], "weight_decay": 0.0},
         ]
-        lr = o.lr if self.phase.lr is None else self.phase.lr
+        lr = (o.lr if self.phase.lr is None else self.phase.lr) * self.phase.lr_factor
         optimizer = torch.optim.AdamW(groups, lr=lr, fused=True)
         # Fused AdamW could undo the loss scale of 16-bit training itself, after the clipping;
         # Lightning then refuses to clip. Without this mark the scale is undone before.

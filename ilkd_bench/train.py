@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -17,7 +18,7 @@ from ilkd_bench.data import Split, encode, tokenizer_fingerprint
 from ilkd_bench.environment import device_here, environment, precision_here
 from ilkd_bench.evaluate import evaluate, measure_teacher, save_student, scorer
 from ilkd_bench.fit import Fitted, Settings, check_terms, fit
-from ilkd_bench.layers import check_copy, copy_layers
+from ilkd_bench.layers import PROJECTIONS, check_copy, copy_layers
 from ilkd_bench.methods.base import Method
 from ilkd_bench.methods.finetune import Finetune
 from ilkd_bench.models import Model, checkpoint, seeded
@@ -27,7 +28,7 @@ from ilkd_bench.store import write_text
 from ilkd_bench.tasks import Task
 from ilkd_bench.teacher import BANKED, LOGITS, LiveTeacher, banked, can_bank
 from ilkd_bench.tracking import tracker
-from ilkd_bench.types import BadInput, Phase
+from ilkd_bench.types import BadInput, Incompatible, Phase
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +61,11 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
     method = build_method(config, student, teacher_model)
     phases = method.phases(config["epochs"])
     _check_bank(config, phases)
+    _check_compile(config, phases)
     if config["student"]["teacher_layers"] is not None:
         check_copy(student.hf, teacher_model.hf, config["student"]["teacher_layers"])
     splits = read_splits(config, task, student, teacher_model)
+    check_tokens(config["method"]["name"], method, splits["train"])
     live, facts = ready_teacher(config, science, task, teacher_model, order, phases, splits)
     if config["student"]["teacher_layers"] is not None:
         copy_layers(student.hf, live.model.hf, config["student"]["teacher_layers"])
@@ -266,6 +269,40 @@ def _check_bank(config: dict[str, Any], phases: Sequence[Phase]) -> None:
             f"bank=on: method={config['method']['name']} needs {', '.join(sorted(needs))} of the "
             f"teacher; banks hold {', '.join(sorted(BANKED))}, of its snapshots only logits. "
             "Type bank=auto"
+        )
+
+
+def _check_compile(config: dict[str, Any], phases: Sequence[Phase]) -> None:
+    """Refuse `compile=true` for a method that looks inside the layers.
+
+    Raises:
+        BadInput: that is so.
+    """
+    inside = frozenset().union(*(phase.needs for phase in phases)) & PROJECTIONS.keys()
+    if config["compile"] and inside:
+        raise BadInput(
+            f"compile=true: method={config['method']['name']} needs {', '.join(sorted(inside))} "
+            "of the student, which compiled code does not show. Type compile=false"
+        )
+
+
+def check_tokens(name: str, method: Method, split: Split) -> None:
+    """Refuse a method that compares tokens where the models read other ones.
+
+    What counts is what the tokenizers make of these rows, not how they are described.
+
+    Args:
+        name: of the method, for the message.
+
+    Raises:
+        Incompatible: the tokens of a row differ.
+    """
+    s, t = split.student, split.teacher
+    same = np.array_equal(s.offsets, t.offsets) and np.array_equal(s.ids, t.ids)
+    if method.same_tokens and not same:
+        raise Incompatible(
+            f"{name} compares the models token by token, and the tokenizers of student and teacher "
+            "make different tokens of the same text"
         )
 
 

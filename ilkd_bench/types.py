@@ -3,7 +3,8 @@
 Shape legend, used in every shape comment of the package:
     B  rows of a batch            T  tokens of a (padded) row
     L  layers of a model          H  width of a layer
-    A  attention heads            C  classes, 1 for a regression
+    A  attention heads            D  width of a head, H / A
+    C  classes, 1 for a regression
 Index 0 on a layer axis is the embedding output; 1..L are the layers.
 `s` stands for the student and `t` for the teacher, the student first.
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
-NEEDS = frozenset({"logits", "cls", "mean", "hidden", "attention"})
+NEEDS = frozenset("logits cls mean hidden attention queries keys values".split())
 """What a method may ask a model to show: the field names of `Outputs`."""
 
 
@@ -42,6 +43,9 @@ class Outputs:
     mean: Tensor = None  # type: ignore[assignment]  # [B, L+1, H], the mean over the real tokens
     hidden: tuple[Tensor, ...] = ()  # L+1 of [B, T, H]
     attention: tuple[Tensor, ...] = ()  # L of [B, A, T, T], after the softmax
+    queries: tuple[Tensor, ...] = ()  # L of [B, A, T, D], as projected; `features.relations` makes
+    keys: tuple[Tensor, ...] = ()  # L of [B, A, T, D]    of them the scores before the softmax
+    values: tuple[Tensor, ...] = ()  # L of [B, A, T, D]
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Phase:
     teacher_at: Callable[[int], float] | None = None
     """Epoch of the phase -> fraction (0, 1] of the teacher's own training. None: its best epoch."""
     lr: float | None = None  # None: the run's learning rate
+    lr_factor: float = 1.0  # on the learning rate, so that a sweep of it moves all phases
     carry: Literal["last", "best"] = "last"
     """What the next phase starts from: the weights of the last epoch, or of the best one on dev."""
 

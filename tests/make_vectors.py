@@ -27,7 +27,14 @@ METHODS = (
     *("ckd", "annealing", "continuation", "rco"),
     *("pkd_first", "pkd_reversed", "pkd_all_to_last", "pkd_permuted", "pkd_shuffled", "pkd_random"),
     *("rail_unsorted", "rail_reversed", "rail_never"),
+    *("minilm", "distilbert", "tinybert"),
 )
+INSIDE = {
+    "minilm": ("queries", "keys", "values"),
+    "distilbert": (),
+    "tinybert": ("queries", "keys"),
+}
+"""The methods that compare tokens (both sides read the same rows), and what else they see."""
 FIXTURE = {1: 1.150421, 2: 1.280627, 10: 1.331116}
 """Published soft KL of z_s = [1, 2, 3] and z_t = [3, 2, 1] for each temperature."""
 
@@ -84,8 +91,36 @@ def evaluate(method: str, case: Json) -> dict[str, float]:
             return {"ce": ce}
         follow = oracle.continuation(zs, zt, phi, settings["margin"])
         return {"ce": psi * ce, "follow": (1 - psi) * follow}
+    if method == "tinybert":
+        if clock["phase"] == 1:
+            learns_from_labels = settings["regression"] == "labels" and len(zs[0]) == 1
+            kd = oracle.soft_kl(zs, zt, settings["temperature"])
+            return {"predict": ce if learns_from_labels else kd}
+        p, mask = case["parameters"], student["mask"]
+        linear = p["projection.weight"], p["projection.bias"]
+        attention = [
+            oracle.relation_mse(
+                oracle.relations(student["queries"][i - 1], student["keys"][i - 1], mask),
+                oracle.relations(teacher["queries"][j - 1], teacher["keys"][j - 1], mask),
+            )
+            for i, j in enumerate(oracle.uniform(n, m))
+            if i > 0
+        ]
+        hidden = oracle.tinybert_hidden(student["hidden"], teacher["hidden"], linear, mask)
+        return {"hidden": hidden, "attention": sum(attention)}
     terms = {"ce": ce, "kd": oracle.soft_kl(zs, zt, settings["temperature"])}
     if method in ("vanilla", "vanilla_checkpoint", "rco"):
+        return terms
+    if method == "distilbert":
+        last = student["hidden"][m], teacher["hidden"][n]
+        return {**terms, "cosine": oracle.token_cosine(*last, student["mask"])}
+    if method == "minilm":
+        for term, pair in {"attention": ("queries", "keys"), "value": ("values", "values")}.items():
+            found = [
+                oracle.relations(*(side[name][-1] for name in pair), student["mask"])
+                for side in (student, teacher)
+            ]
+            terms[term] = oracle.relation_kl(*found)
         return terms
     if method == "ckd":
         p = case["parameters"]
@@ -142,10 +177,16 @@ class Draw:
         self.method = method
         self.generator = np.random.default_rng([20240229, METHODS.index(method)])
 
-    def side(self, shape: Json, length: int) -> Json:
-        """Logits, a right-padded mask, and hidden states that are large where it is 0."""
+    def side(self, shape: Json, length: int, like: Json | None = None) -> Json:
+        """Logits, a right-padded mask, and hidden states that are large where it is 0.
+
+        The mask is that of ``like`` if given.
+        """
         g = self.generator
-        lengths = g.permutation([length, length - 1, 1])
+        if like is None:
+            lengths = g.permutation([length, length - 1, 1])
+        else:
+            lengths = np.asarray(like["mask"]).sum(axis=1)
         mask = np.arange(length)[None, :] < lengths[:, None]
         hidden = []
         for _ in range(shape["layers"] + 1):
@@ -154,6 +195,18 @@ class Draw:
             hidden.append(rounded(np.where(mask[:, :, None], real, garbage)))
         logits = rounded(g.normal(0.0, 1.5, (ROWS, shape["classes"])))
         return {"logits": logits, "mask": mask.astype(int).tolist(), "hidden": hidden}
+
+    def inside(self, shape: Json, mask: Any) -> Json:
+        """Queries, keys or values of each layer, large where the mask is 0."""
+        g, heads, found = self.generator, shape["heads"], {}
+        size = (ROWS, heads, len(mask[0]), shape["width"] // heads)
+        real = np.asarray(mask)[:, None, :, None] == 1
+        for name in INSIDE[self.method]:
+            found[name] = [
+                rounded(np.where(real, g.normal(0.0, 1.2, size), g.uniform(300.0, 900.0, size)))
+                for _ in range(shape["layers"])
+            ]
+        return found
 
     def linear(self, prefix: str, width: int, projected: int = PROJECTED) -> Json:
         """A random map from ``width`` to the projected width, as state-dict entries."""
@@ -180,6 +233,11 @@ class Draw:
             shapes[side] = {"layers": depth, "width": width, "heads": 2, "vocabulary": 11}
             shapes[side]["classes"] = classes
         sides = {s: self.side(shapes[s], t) for s, t in zip(shapes, lengths, strict=True)}
+        if self.method in INSIDE:
+            sides["teacher"] = self.side(shapes["teacher"], lengths[0], sides["student"])
+            if clock[0] == 0:
+                for side, shape in shapes.items():
+                    sides[side].update(self.inside(shape, sides[side]["mask"]))
         if logits is not None:
             for side, row in zip(sides, logits, strict=True):
                 sides[side]["logits"] = [list(row) for _ in range(ROWS)]
@@ -203,6 +261,8 @@ class Draw:
     def parameters(self, settings: Json, shapes: dict[str, Json]) -> Json:
         """The projections that the settings call for."""
         pairs, found = STUDENT_LAYERS - 1, {}
+        if self.method == "tinybert":
+            return self.linear("projection", shapes["student"]["width"], shapes["teacher"]["width"])
         if self.method == "ckd":
             groups = oracle.groups(TEACHER_LAYERS, STUDENT_LAYERS, settings["groups"])
             widths = shapes["student"]["width"], shapes["teacher"]["width"]
@@ -491,6 +551,41 @@ def rco() -> list[Json]:
     ]
 
 
+def minilm() -> list[Json]:
+    draw = Draw("minilm")
+    settings = {"temperature": 10}
+    return [
+        draw.case("classification", settings),
+        draw.case("unequal widths", settings, widths=(4, 6), lengths=(3, 3)),
+        draw.case("regression", settings, classes=1, lengths=(3, 3)),
+    ]
+
+
+def distilbert() -> list[Json]:
+    draw = Draw("distilbert")
+    return [
+        draw.case("temperature 2", {"temperature": 2}),
+        draw.case("temperature 10", {"temperature": 10}, lengths=(5, 5)),
+        draw.case("regression", {"temperature": 2}, classes=1),
+    ]
+
+
+def tinybert() -> list[Json]:
+    draw = Draw("tinybert")
+    paper = {"temperature": 1, "predict_share": 3 / 13, "predict_lr_factor": 0.6}
+    teacher, labels = ({**paper, "regression": source} for source in ("teacher", "labels"))
+    predict, short = (1, 0, 2, 0), (3, 3)
+    return [
+        draw.case("hint", teacher),
+        draw.case("hint, unequal widths", teacher, widths=(4, 6), lengths=short),
+        draw.case("hint, regression", labels, classes=1, lengths=short),
+        draw.case("predict", labels, clock=predict, lengths=short),
+        draw.case("temperature 2", {**teacher, "temperature": 2}, clock=predict, lengths=short),
+        draw.case("regression", teacher, classes=1, clock=predict, lengths=short),
+        draw.case("regression, labels", labels, classes=1, clock=predict, lengths=short),
+    ]
+
+
 # -------------------------------------------------------------------------------------- writing
 
 
@@ -556,6 +651,9 @@ def files() -> dict[str, Json]:
         "rail_unsorted": rail_control("rail_unsorted", "epoch", "unsorted"),
         "rail_reversed": rail_control("rail_reversed", "epoch", "reversed"),
         "rail_never": rail_control("rail_never", "never", "sorted"),
+        "minilm": minilm(),
+        "distilbert": distilbert(),
+        "tinybert": tinybert(),
     }
     formula = "pkd: cls vectors, projected if the widths differ, then L2-normalised (if set), "
     formula += "squared difference, mean over batch x layers x width (arXiv 1908.09355, authors' "
@@ -617,12 +715,23 @@ def files() -> dict[str, Json]:
             + "; "
             for method in ("rail_unsorted", "rail_reversed", "rail_never")
         },
+        "minilm": ce + kl + "attention: KL(softmax(Qt Kt^T / sqrt(D)) || softmax(Qs Ks^T / sqrt(D)"
+        ")) of the last layers, sum over real keys, mean over heads and real queries; value: the "
+        "same of V V^T (arXiv 2002.10957); ",
+        "distilbert": ce + kl + "cosine: 1 - cos(hs, ht) of the last layers, mean over real tokens "
+        "(arXiv 1910.01108); ",
+        "tinybert": "phase 0 hidden: (W hs_i + b - ht_2i)^2, mean over real tokens and features, "
+        "sum over i = 0 to 3; attention: (Qs Ks^T / sqrt(D) - Qt Kt^T / sqrt(D))^2 of layers i and "
+        "2i, mean over heads and pairs of real tokens, sum over i = 1 to 3 (arXiv 1909.10351, "
+        "masked); phase 1 predict is kd; with regression labels and one output (zs - label)^2; "
+        + kl,
     }
     found = {}
     for method, source in sources.items():
         labels = method in ("pro_kd", "annealing", "continuation")
         name = "regression, labels" if labels else "regression"
-        source = pre + source + by_hand(cases[method], "ce", name)
+        term = "predict" if method == "tinybert" else "ce"
+        source = pre + source + by_hand(cases[method], term, name)
         found[method] = {"method": method, "source": source, "cases": cases[method]}
     return found
 
@@ -644,9 +753,11 @@ def dump(content: Json) -> str:
                     lines.append(f' "{side}":{{"logits":{compact(part["logits"])},')
                     lines.append(f'  "mask":{compact(part["mask"])},')
                     hidden = ",\n    ".join(compact(h) for h in part["hidden"])
-                    lines.append(
-                        f'  "hidden":[\n    {hidden}]}}{"," if side == "student" else "},"}'
-                    )
+                    lines.append(f'  "hidden":[\n    {hidden}]')
+                    for name in sorted(part.keys() - {"logits", "mask", "hidden"}):
+                        layers = ",\n    ".join(compact(x) for x in part[name])
+                        lines[-1] += f',\n  "{name}":[\n    {layers}]'
+                    lines[-1] += f"}}{',' if side == 'student' else '},'}"
             elif key == "parameters" and value:
                 entries = ",\n  ".join(f'"{k}":{compact(v)}' for k, v in value.items())
                 lines.append(f'"parameters":{{\n  {entries}}},')

@@ -436,3 +436,53 @@ def psi_and_phi(
         return 1.0, 1.0
     temperature = falling_temperature(epoch, following, t_max)
     return last_psi * (epoch + 1) / following, 1.0 - (temperature - 1.0) / t_max
+
+
+# ------------------------------------------------------------------------ terms on the tokens
+
+
+def relation(a: ArrayLike, b: ArrayLike) -> Array:
+    """a b^T / sqrt(D) of one head of one row, ``[t, D]`` twice -> ``[t, t]``."""
+    x, y = as_float(a), as_float(b)
+    return as_float(x @ y.T / math.sqrt(x.shape[1]))
+
+
+def relations(a: ArrayLike, b: ArrayLike, mask: ArrayLike) -> list[Array]:
+    """The relations of every row and head, ``[B, A, T, D]`` twice, padding cut off."""
+    x, y, found = as_float(a), as_float(b), []
+    for row, real in enumerate(np.asarray(mask).astype(bool)):
+        for head in range(x.shape[1]):
+            found.append(relation(x[row, head][real], y[row, head][real]))
+    return found
+
+
+def relation_kl(student: Sequence[Array], teacher: Sequence[Array]) -> float:
+    """KL(softmax(teacher) || softmax(student)) of each query, mean over queries, heads and rows."""
+    values: list[float] = []
+    for s, t in zip(student, teacher, strict=True):
+        log_s, log_t = log_softmax(s), log_softmax(t)
+        values += (np.exp(log_t) * (log_t - log_s)).sum(axis=1).tolist()
+    return float(np.mean(values))
+
+
+def relation_mse(student: Sequence[Array], teacher: Sequence[Array]) -> float:
+    """(s - t)^2, mean over the pairs of tokens of all heads and rows."""
+    squares = [((s - t) ** 2).ravel() for s, t in zip(student, teacher, strict=True)]
+    return float(np.concatenate(squares).mean())
+
+
+def token_cosine(hs: ArrayLike, ht: ArrayLike, mask: ArrayLike) -> float:
+    """1 - cos(h^s, h^t), mean over the real positions (DistilBERT)."""
+    real = np.asarray(mask).astype(bool)
+    s, t = l2_normalize(as_float(hs)[real]), l2_normalize(as_float(ht)[real])
+    return float(np.mean(1.0 - (s * t).sum(axis=1)))
+
+
+def tinybert_hidden(
+    hs: Sequence[ArrayLike], ht: Sequence[ArrayLike], linear: Linear, mask: ArrayLike
+) -> float:
+    """(W h^s_i + b - h^t_{i n / m})^2, mean over real positions and features, sum over i = 0..m."""
+    layers = uniform(len(ht) - 1, len(hs) - 1)
+    return float(
+        sum(masked_mse(project(h, linear), ht[j], mask) for h, j in zip(hs, layers, strict=True))
+    )

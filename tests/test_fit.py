@@ -381,9 +381,13 @@ def test_a_phase_may_have_its_own_learning_rate(
 
     monkeypatch.setattr(DistillModule, "configure_optimizers", recorded)
     student = toys.model()
-    phases = [Phase("own", 1, frozenset(), lr=3e-4), Phase("common", 1, frozenset())]
+    phases = [
+        Phase("own", 1, frozenset(), lr=3e-4),
+        Phase("common", 1, frozenset()),
+        Phase("slower", 1, frozenset(), lr_factor=0.5),
+    ]
     train(student, Finetune(student.spec, student.spec), tmp_path, phases=phases)
-    assert rates == [3e-4, 1e-2]
+    assert rates == [3e-4, 1e-2, 5e-3]
 
 
 def test_biases_and_norms_are_not_decayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,6 +227,32 @@ def test_attend_against_scipy() -> None:
     np.testing.assert_allclose(oracle.attend(query, keys), expected, rtol=1e-12)
 
 
+# ------------------------------------------------------------------------------- the tokens
+
+
+def test_relations_by_hand() -> None:
+    a = [[[[1, 2, 0, 0], [0, 1, 0, 1], [900, 900, 900, 900]]]]
+    mask = [[1, 1, 0]]
+    (found,) = oracle.relations(a, a, mask)
+    assert found.tolist() == [[2.5, 1.0], [1.0, 1.0]]  # products 5, 2, 2, over sqrt(4)
+    s, t = [np.array([[0, 0], [1, 1]])], [np.array([[LN3, 0], [2, 2]])]
+    # the first query 3/4, 1/4 against 1/2, 1/2; the second is even on both sides
+    assert oracle.relation_kl(s, t) == close((0.75 * math.log(1.5) - 0.25 * LN2) / 2)
+    assert oracle.relation_mse(s, t) == close((LN3**2 + 0 + 1 + 1) / 4)
+    # a row of one token: 4 pairs and 1 pair, 2 queries and 1
+    more_s, more_t = [*s, np.array([[7]])], [*t, np.array([[4]])]
+    assert oracle.relation_mse(more_s, more_t) == close((LN3**2 + 0 + 1 + 1 + 9) / 5)
+    assert oracle.relation_kl(more_s, more_t) == close((0.75 * math.log(1.5) - 0.25 * LN2) / 3)
+
+
+def test_token_cosine_and_tinybert_by_hand() -> None:
+    a, b = [[[1, 0], [3, 4], [900, 0]]], [[[0, 2], [4, 3], [0, 900]]]
+    assert oracle.token_cosine(a, b, [[1, 1, 0]]) == close((1 + 1 / 25) / 2)
+    # W h + b = 2 h + 1: 3 and 7 against 0 and 5; teacher layer 1 is not compared
+    hs, ht = [[[[1]]], [[[3]]]], [[[[0]]], [[[50]]], [[[5]]]]
+    assert oracle.tinybert_hidden(hs, ht, ([[2]], [1]), [[1]]) == close(9 + 4)
+
+
 # ------------------------------------------------------------------------------ the vectors
 
 

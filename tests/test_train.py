@@ -102,6 +102,16 @@ def test_a_roberta_teaches_a_distilbert_of_another_width_with_other_words(
     assert labels == {"0": "no", "1": "yes"}
 
 
+@pytest.mark.parametrize("method", ["minilm", "tinybert"])
+def test_a_roberta_does_not_teach_a_distilbert_token_by_token(
+    method: str, tmp_path: Path, models_on_disk: tuple[Path, Path]
+) -> None:
+    write_rows(tmp_path / "data")
+    with pytest.raises(Incompatible, match=f"{method} compares the models token by token"):
+        go(own(tmp_path, *models_on_disk, f"method={method}"))
+    assert not (tmp_path / "cache/teachers").exists(), "found before the teacher is fine-tuned"
+
+
 def test_both_models_read_the_text_of_their_rows(
     tmp_path: Path, models_on_disk: tuple[Path, Path]
 ) -> None:

@@ -88,6 +88,10 @@ def clock(phase: Phase, *, epoch: int = 0, seed: int = 0) -> Clock:
 # ------------------------------------------------------------------------------------- outputs
 
 
+PER_LAYER = ("hidden", "attention", "queries", "keys", "values")
+"""The fields of `Outputs` with an entry per layer."""
+
+
 @dataclass(frozen=True)
 class Raw:
     """What a model computes, before anything is pooled."""
@@ -95,7 +99,10 @@ class Raw:
     logits: Tensor  # [B, C]
     mask: Tensor  # [B, T]
     hidden: tuple[Tensor, ...]  # L+1 of [B, T, H]
-    attention: tuple[Tensor, ...]  # L of [B, A, T, T]
+    attention: tuple[Tensor, ...] = ()  # L of [B, A, T, T]
+    queries: tuple[Tensor, ...] = ()  # L of [B, A, T, D]
+    keys: tuple[Tensor, ...] = ()  # L of [B, A, T, D]
+    values: tuple[Tensor, ...] = ()  # L of [B, A, T, D]
 
     def outputs(self, needs: frozenset[str]) -> Outputs:
         """Show what ``needs`` names and nothing else."""
@@ -107,31 +114,35 @@ class Raw:
         return Outputs(
             logits=self.logits,
             mask=self.mask,
-            hidden=self.hidden if "hidden" in needs else (),
-            attention=self.attention if "attention" in needs else (),
+            **{name: getattr(self, name) for name in needs & set(PER_LAYER)},
             **pooled,
         )
 
     def rows(self, chosen: Sequence[int]) -> Raw:
         """Some rows, in this order."""
         rows = torch.as_tensor(chosen)
-        return Raw(
-            self.logits[rows],
-            self.mask[rows],
-            tuple(h[rows] for h in self.hidden),
-            tuple(a[rows] for a in self.attention),
-        )
+        layers = {name: tuple(x[rows] for x in getattr(self, name)) for name in PER_LAYER}
+        return Raw(self.logits[rows], self.mask[rows], **layers)
 
     def padded(self, length: int) -> Raw:
-        """The same rows with more positions, whose hidden states are large and mean nothing."""
+        """The same rows with more positions, whose states are large and mean nothing."""
         rows, old = self.mask.shape
         more = length - old
-        noise = torch.full((rows, more, self.hidden[0].shape[-1]), 1e3)
+
+        def longer(states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            pad = torch.nn.functional.pad
+            return tuple(
+                pad(x, (0, 0, 0, more), value=1e3 * (-1) ** i) for i, x in enumerate(states)
+            )
+
         return Raw(
             self.logits,
             torch.cat([self.mask, torch.zeros(rows, more, dtype=self.mask.dtype)], dim=1),
-            tuple(torch.cat([h, noise * (-1) ** i], dim=1) for i, h in enumerate(self.hidden)),
+            longer(self.hidden),
             tuple(torch.nn.functional.pad(a, (0, more, 0, more)) for a in self.attention),
+            longer(self.queries),
+            longer(self.keys),
+            longer(self.values),
         )
 
     def shifted(self, layer: int) -> Raw:
@@ -159,7 +170,20 @@ def raw(model: Spec, generator: torch.Generator, *, lengths: Sequence[int] = (16
         torch.nan_to_num(torch.softmax(draw(rows, model.heads, longest, longest) + blocked, -1))
         for _ in range(model.layers)
     )
-    return Raw(draw(rows, model.classes), mask, hidden, attention)
+    logits = draw(rows, model.classes)
+    real = mask[:, None, :, None] == 1
+    projected = [
+        tuple(
+            torch.where(
+                real,
+                draw(rows, model.heads, longest, model.width // model.heads),
+                torch.tensor(-700.0),
+            )
+            for _ in range(model.layers)
+        )
+        for _ in range(3)
+    ]
+    return Raw(logits, mask, hidden, attention, *projected)
 
 
 def batch(rows: int, classes: int) -> Batch:

@@ -20,6 +20,12 @@ class Method(nn.Module):
     needs: frozenset[str] = frozenset({"logits"})
     """What the teacher and the student must show; empty: the teacher is not run at all."""
 
+    same_tokens: bool = False
+    """Whether tokens are compared one by one, so that both models must read the same ones.
+
+    A pair of models that do not is `Incompatible`.
+    """
+
     attends: bool = False
     """Whether student layers attend to teacher layers: `layer_attention` then says how."""
 
@@ -97,6 +103,19 @@ def share_below_one(name: str, value: Any) -> Any:
     if positive(name, value) >= 1:
         raise BadInput(f"method.{name}={value}: allowed is a number below 1")
     return value
+
+
+def check_heads(student: Spec, teacher: Spec, what: str) -> None:
+    """Refuse attention heads that have no partner.
+
+    Raises:
+        Incompatible: the models have other numbers of heads.
+    """
+    if student.heads != teacher.heads:
+        raise Incompatible(
+            f"the student has {student.heads} attention heads and the teacher {teacher.heads}: "
+            f"{what} are compared head by head"
+        )
 
 
 def intermediate_layers(model: Spec, whose: str) -> list[int]:

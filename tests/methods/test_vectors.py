@@ -28,7 +28,9 @@ def double(values: Any) -> torch.Tensor:
 
 def side(raw: dict[str, Any]) -> toys.Raw:
     mask = torch.tensor(raw["mask"])
-    return toys.Raw(double(raw["logits"]), mask, tuple(map(double, raw["hidden"])), ())
+    given = [name for name in toys.PER_LAYER if name in raw]
+    layers = {name: tuple(map(double, raw[name])) for name in given}
+    return toys.Raw(double(raw["logits"]), mask, **layers)
 
 
 def test_every_method_has_vectors_and_every_vector_a_method() -> None:
