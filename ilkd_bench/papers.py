@@ -368,3 +368,17 @@ TABLES = {
     for table in [*_RAIL_TABLES, *_PKD_TABLES, *_ALP_TABLES, *_PRO_TABLES, *_SELECTION_TABLES]
 }
 """All tables by name, in the order in which they are listed."""
+
+CONTROLS = {
+    "pkd": {
+        "layers": ("pkd_first", "pkd_reversed", "pkd_all_to_last", "pkd_permuted"),
+        "vectors": ("pkd_shuffled", "pkd_random"),
+        "term": ("vanilla",),
+    },
+    "rail_l": {
+        "layers": ("rail_unsorted", "rail_reversed", "rail_never"),
+        "term": ("vanilla",),
+    },
+}
+"""Of a method: what does the same with other layers, with vectors that say nothing of the row, and
+without the term."""
