@@ -22,6 +22,7 @@ from ilkd_bench.settings import ROOT
 TEACHERS = {
     "BERT12": "bert_base",
     "BERT-base": "bert_base",
+    "BERT-large": "bert_large",
     "RoBERTa12": "roberta_base",
     "RoBERTa-base": "roberta_base",
     "RoBERTa24": "roberta_large",

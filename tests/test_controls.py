@@ -85,8 +85,8 @@ def test_verdicts_and_sentences(tmp_path: Path) -> None:
     (note,) = shown.notes
     assert note.endswith(
         "pkd on 1 task: against other layers it is better than pkd_reversed; against vectors that "
-        "say nothing of the row it is worse than pkd_random; against training without the term it is better "
-        "than vanilla. The choice of layers mattered here."
+        "say nothing of the row it is worse than pkd_random; against training without the term it "
+        "is better than vanilla. The choice of layers mattered here."
     )
 
 

@@ -93,7 +93,7 @@ def test_one_seed_has_no_spread_and_less_is_negative(publish: Any, tmp_path: Pat
     "line",
     [
         LINE.replace("BERT12", "RoBERTa24"),
-        LINE.replace("BERT12", "BERT-large"),  # none of conf/, and not "no teacher"
+        LINE.replace("BERT12", "BERT-large"),  # another teacher, and not "no teacher"
         LINE.replace("BERT6", "BERT3"),
         LINE.replace("BERT6", "BERT6[Large]"),
         LINE.replace("pkd", "pkd_last"),
