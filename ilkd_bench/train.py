@@ -78,6 +78,8 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         measured, task, splits["dev"], allow_weak=config["teacher"]["allow_weak"], **where
     )
     teacher = answering(config, live, splits, "train", phases, **where)
+    with seeded(config["seed"]):
+        method.prepare(splits["train"].labels, splits["train"].index)
     weights = config["method"]["weights"]
     check_terms(student, method, weights, teacher, splits["train"], phases, where["device"])
     if config["compile"]:
