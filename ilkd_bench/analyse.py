@@ -26,7 +26,7 @@ import pandas as pd
 import torch
 from safetensors.torch import load_file
 
-from ilkd_bench import launch, models, scores, store, train
+from ilkd_bench import launch, models, ready, scores, store
 from ilkd_bench.data import Split, sorted_batches, to_device
 from ilkd_bench.environment import device_here
 from ilkd_bench.jobs import Job, hush, terminal_lines
@@ -102,13 +102,13 @@ def analyse(job: Job, folder: Path, rows: int, seed: int) -> dict[str, pd.DataFr
     """
     config, task = job.config, Task(**job.config["task"])
     student, _ = models.checkpoint(str(folder / "student"), labels=task.labels)
-    teacher_model, order = train.build_teacher(config, task)
-    method = train.build_method(config, student, teacher_model)
+    teacher_model, order = ready.build_teacher(config, task)
+    method = ready.build_method(config, student, teacher_model)
     if (folder / "method.safetensors").is_file():
         method.load_state_dict(load_file(folder / "method.safetensors"))
-    splits = train.read_splits(config, task, student, teacher_model)
+    splits = ready.read_splits(config, task, student, teacher_model)
     plain = [Phase("analyse", 1, BANKED)]  # the teacher at its best epoch
-    live, _ = train.ready_teacher(config, job.science, task, teacher_model, order, plain, splits)
+    live, _ = ready.ready_teacher(config, job.science, task, teacher_model, order, plain, splits)
     device = device_here(config["trainer"]["accelerator"])
     batch_size = config["trainer"]["eval_batch_size"]
     student.eval().to(device)
@@ -116,7 +116,7 @@ def analyse(job: Job, folder: Path, rows: int, seed: int) -> dict[str, pd.DataFr
 
     def answering(split: str, needs: frozenset[str]) -> Teacher:
         phase = Phase("analyse", 1, needs)
-        teacher = train.answering(
+        teacher = ready.answering(
             config, live, splits, split, [phase], device=device, batch_size=batch_size
         )
         teacher.to(device)

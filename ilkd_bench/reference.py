@@ -22,6 +22,7 @@ from ilkd_bench.settings import ROOT
 TEACHERS = {
     "BERT12": "bert_base",
     "BERT-base": "bert_base",
+    "BERT-large": "bert_large",
     "RoBERTa12": "roberta_base",
     "RoBERTa-base": "roberta_base",
     "RoBERTa24": "roberta_large",
@@ -37,6 +38,18 @@ STUDENTS = {
     "DistilRoBERTa": "distilroberta",
     "BERT-small-4": "bert_4",
 }
+STARTS = {
+    ("BERT3", "student: 3 random layers"): "bert_3_random",
+    ("BERT3", "student: 3 copied layers"): "bert_3_copied",
+}
+"""(student, setting) -> ours, where the start of the student is told by the setting."""
+METHODS = {
+    "forward": "pkd",
+    "reverse": "pkd_reversed",
+    "all_to_one": "pkd_all_to_last",
+    "random_matching": "pkd_permuted",
+}
+"""How arXiv 2502.04499 calls the matchings."""
 METRICS = {"matthews": "mcc"}
 """Names of the publications -> ours; models that are not here are none of conf/."""
 
@@ -48,7 +61,9 @@ def published() -> pd.DataFrame:
     path = ROOT / "results" / "reference.csv"
     table = pd.read_csv(path, keep_default_na=False)
     table["teacher"] = table["teacher"].map({"": ""} | TEACHERS)
-    table["student"] = table["student"].map(STUDENTS)
+    starts = pd.Series(list(zip(table["student"], table["setting"], strict=True))).map(STARTS)
+    table["student"] = starts.fillna(table["student"].map(STUDENTS))
+    table["method"] = table["method"].replace(METHODS)
     table["metric"] = table["metric"].replace(METRICS)
     mismatched = table["task"] == "mnli_mismatched"
     table.loc[mismatched, "split"] += "_mismatched"

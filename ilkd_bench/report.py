@@ -25,6 +25,7 @@ from markupsafe import Markup
 from ilkd_bench import conclusions, evidence, gaps, overview, paper_tables, papers, reference, store
 from ilkd_bench import findings as results
 from ilkd_bench.conclusions import probability
+from ilkd_bench.controls import layer_choice
 from ilkd_bench.findings import Findings
 from ilkd_bench.grid import DASH, Grid
 from ilkd_bench.settings import ROOT
@@ -75,6 +76,7 @@ def page(found: Findings) -> str:
         without=without,
         pictures=pictures(found.folder / "figures"),
         claims=reference.claims(found),
+        controls=layer_choice(found),
         published=reference.beside(found),
         tried=evidence.tried(found, names),
         unfinished=unfinished,

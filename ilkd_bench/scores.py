@@ -137,9 +137,11 @@ def difference(settings: dict[str, Any], others: Iterable[dict[str, Any]]) -> st
 def setting(config: dict[str, Any]) -> dict[str, Any]:
     """Return what all runs of one section share: all but task, method, and what is swept.
 
-    A given teacher is a checkpoint of its own for every task, and belongs to the task here.
+    A given teacher is a checkpoint of its own for every task, and belongs to the task here; what
+    assistants are made of belongs to the method.
     """
-    shared = {k: v for k, v in config.items() if k not in ("method", "task", "data", *SWEPT)}
+    own = ("method", "assistants", "task", "data", *SWEPT)
+    shared = {k: v for k, v in config.items() if k not in own}
     return shared | {"teacher": {k: v for k, v in config["teacher"].items() if k != "checkpoint"}}
 
 

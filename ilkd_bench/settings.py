@@ -148,11 +148,28 @@ def without_effect(config: dict[str, Any], given: set[str]) -> None:
     if checkpoint is None:
         return
     for key in sorted(given):
+        if key.startswith("teacher.recipe.") and "assistants" in config["method"]:
+            continue  # they are trained by it
         if key.startswith("teacher.") and key.removeprefix("teacher.") not in GIVEN_TEACHER:
             raise BadInput(
                 f"{key} has no effect next to teacher.checkpoint={checkpoint}, which is already "
                 "fine-tuned; leave one of the two out"
             )
+
+
+@cache
+def student_settings(name: str) -> dict[str, Any]:
+    """Return the settings of a student's YAML.
+
+    Raises:
+        BadInput: there is none of this name.
+    """
+    folder = ROOT / "conf" / "student"
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    if name not in known:
+        raise BadInput(f"no student is called {name}: allowed are {', '.join(known)}")
+    found: Any = OmegaConf.to_container(OmegaConf.load(folder / f"{name}.yaml"))
+    return found
 
 
 @cache
@@ -244,12 +261,39 @@ def science(config: dict[str, Any], data: dict[str, str]) -> dict[str, Any]:
     part = {key: config[key] for key in SCIENCE}
     part["teacher"] = _model_science(config["teacher"], cache_dir)
     part["student"] = _model_science(config["student"], cache_dir)
+    if "assistants" in config["method"]:
+        part["assistants"] = _assistants_science(config, cache_dir)
     return part | {"data": data, "schema": SCHEMA}
+
+
+def _assistants_science(config: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
+    """Return what assistants depend on besides the teacher, the method and the data.
+
+    Raises:
+        BadInput: there is no student of that name.
+    """
+    given = config["method"]["assistants"]
+    chain = given if isinstance(given, list) else [given]
+    names = [one for one in chain if isinstance(one, str) and one != "auto"]
+    students = {name: _model_science(student_settings(name), cache_dir) for name in names}
+    return {"recipe": config["teacher"]["recipe"], "students": students}
 
 
 def run_id(science_part: dict[str, Any]) -> str:
     """Return a run's identity: ten hexadecimal digits of the hash of its science part."""
     return digest(science_part)[:10]
+
+
+def assistant_key(science_part: dict[str, Any], name: str, number: int) -> str:
+    """Return the identity of a method's assistant: its teacher's, its recipe, and how it is taught.
+
+    Args:
+        name: of the assistant; the ones above it are told by the method's settings.
+        number: its place in the chain, from 1.
+    """
+    parts = [science_part["method"], science_part["assistants"], number]
+    teacher = teacher_key(science_part)
+    return f"{name}-{science_part['task']['name']}-{digest([teacher, name, *parts])[:10]}"
 
 
 def teacher_key(science_part: dict[str, Any]) -> str:

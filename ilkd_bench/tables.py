@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ilkd_bench import findings, overview, paper_tables, papers, reference, store
+from ilkd_bench.controls import layer_choice
 from ilkd_bench.findings import Findings
 from ilkd_bench.grid import FORMATS, Grid, escape_markdown, markdown
 
@@ -41,7 +42,7 @@ def write(found: Findings, tables: Iterable[papers.Table]) -> tuple[str, list[st
         if not grid.empty:
             written.append(table.name)
         _write(folder, grid)
-    for grid in (reference.beside(found), reference.claims(found)):
+    for grid in (reference.beside(found), reference.claims(found), layer_choice(found)):
         _write(folder, grid)
     return text, written
 

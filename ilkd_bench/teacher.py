@@ -51,6 +51,7 @@ class LiveTeacher:
         model: the teacher at its best epoch.
         label_order: for each label of the task, the teacher's output of that name; None: the same.
         snapshots: its weights after each epoch of its training, oldest first; empty: none.
+        name: what the listing of banks calls it.
     """
 
     source = "live"
@@ -61,7 +62,9 @@ class LiveTeacher:
         *,
         label_order: list[int] | None = None,
         snapshots: Sequence[Path] = (),
+        name: str = "",
     ) -> None:
+        self.name = name
         self._model = model.eval().requires_grad_(False)
         self._order = label_order
         self.snapshots = list(snapshots)

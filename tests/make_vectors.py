@@ -28,6 +28,7 @@ METHODS = (
     *("pkd_first", "pkd_reversed", "pkd_all_to_last", "pkd_permuted", "pkd_shuffled", "pkd_random"),
     *("rail_unsorted", "rail_reversed", "rail_never"),
     *("minilm", "distilbert", "tinybert"),
+    "takd",
     *("codir", "universal"),
 )
 INSIDE = {
@@ -167,7 +168,7 @@ def evaluate(method: str, case: Json) -> dict[str, float]:
         hidden = oracle.tinybert_hidden(student["hidden"], teacher["hidden"], linear, mask)
         return {"hidden": hidden, "attention": sum(attention)}
     terms = {"ce": ce, "kd": oracle.soft_kl(zs, zt, settings["temperature"])}
-    if method in ("vanilla", "vanilla_checkpoint", "rco"):
+    if method in ("vanilla", "vanilla_checkpoint", "rco", "takd"):
         return terms
     if method == "distilbert":
         last = student["hidden"][m], teacher["hidden"][n]
@@ -677,6 +678,17 @@ def tinybert() -> list[Json]:
     ]
 
 
+def takd() -> list[Json]:
+    draw = Draw("takd")
+    return [
+        draw.case("classification", {"temperature": 10, "assistants": "auto"}, lengths=(3, 3)),
+        draw.case("a chain", {"temperature": 2, "assistants": [5, 4]}, lengths=(3, 3)),
+        draw.case(
+            "regression", {"temperature": 10, "assistants": "auto"}, classes=1, lengths=(3, 3)
+        ),
+    ]
+
+
 def codir() -> list[Json]:
     draw = Draw("codir")
     cls = {
@@ -777,6 +789,7 @@ def files() -> dict[str, Json]:
         "minilm": minilm(),
         "distilbert": distilbert(),
         "tinybert": tinybert(),
+        "takd": takd(),
         "codir": codir(),
         "universal": universal(),
     }
@@ -840,6 +853,7 @@ def files() -> dict[str, Json]:
             + "; "
             for method in ("rail_unsorted", "rail_reversed", "rail_never")
         },
+        "takd": ce + kl + "the terms of vanilla (arXiv 1902.03393); ",
         "minilm": ce + kl + "attention: KL(softmax(Qt Kt^T / sqrt(D)) || softmax(Qs Ks^T / sqrt(D)"
         ")) of the last layers, sum over real keys, mean over heads and real queries; value: the "
         "same of V V^T (arXiv 2002.10957); ",

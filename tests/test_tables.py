@@ -16,7 +16,7 @@ from ilkd_bench import papers, settings, tables
 
 PAIR = {"teacher": "bert_base", "student": "distilbert"}
 SUFFIXES = ("md", "csv", "tex", "html")
-GRIDS = [*papers.TABLES, "published", "claims"]
+GRIDS = [*papers.TABLES, "published", "claims", "layer_choice"]
 
 
 class Said:

@@ -16,7 +16,7 @@ import toys
 from test_models import FAMILIES, inputs, load, save
 from torch import Tensor
 
-from ilkd_bench import launch, losses, train
+from ilkd_bench import launch, losses, ready, train
 from ilkd_bench.data import Split
 from ilkd_bench.features import relations
 from ilkd_bench.layers import layers_of
@@ -308,12 +308,12 @@ def test_other_tokens_are_refused_where_tokens_are_compared() -> None:
         )
     )
     minilm, pkd = (toys.method(name, toys.spec(2), toys.spec(4)) for name in ("minilm", "pkd"))
-    train.check_tokens("minilm", minilm, split)
-    train.check_tokens("minilm", minilm, same)
-    train.check_tokens("pkd", pkd, other)
+    ready.check_tokens("minilm", minilm, split)
+    ready.check_tokens("minilm", minilm, same)
+    ready.check_tokens("pkd", pkd, other)
     for wrong in (other, longer):
         with pytest.raises(Incompatible) as error:
-            train.check_tokens("minilm", minilm, wrong)
+            ready.check_tokens("minilm", minilm, wrong)
         assert str(error.value) == (
             "minilm compares the models token by token, and the tokenizers of student and teacher "
             "make different tokens of the same text"

@@ -15,7 +15,7 @@ import toys
 from safetensors.torch import load_file
 from test_models import save
 
-from ilkd_bench import data, launch, models, train
+from ilkd_bench import data, launch, models, ready, train
 from ilkd_bench.tasks import Task
 from ilkd_bench.types import BadInput, Incompatible
 
@@ -124,7 +124,7 @@ def test_both_models_read_the_text_of_their_rows(
     )
     lines = (tmp_path / "data/custom/train.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
-    split = train.read_splits(config, task, student, teacher)["train"]
+    split = ready.read_splits(config, task, student, teacher)["train"]
     batch = split[data.batch_order(split.lengths, 8, seed=0, epoch=0)[0]]
     assert len(batch["index"]) == 8
     for number, index in enumerate(batch["index"].tolist()):

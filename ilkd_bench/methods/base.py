@@ -27,6 +27,13 @@ class Method(nn.Module):
     A pair of models that do not is `Incompatible`.
     """
 
+    assistants: tuple[int | str, ...] = ()
+    """Models between teacher and student, from the teacher downwards; the last one teaches.
+
+    Numbers of layers, or names of students. Each is taught once for all runs, by the one before and
+    with the method's loss, so that a method that has some has no parameters.
+    """
+
     attends: bool = False
     """Whether student layers attend to teacher layers: `layer_attention` then says how."""
 

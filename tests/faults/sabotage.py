@@ -173,7 +173,7 @@ os.replace, shutil.rmtree = replace, rmtree
 def in_training() -> None:
     import torch
 
-    from ilkd_bench import teacher, train
+    from ilkd_bench import assistants, ready, teacher, train
     from ilkd_bench.module import DistillModule
 
     teacher.FLUSH = 1  # so that a bank of few rows is flushed several times
@@ -182,7 +182,8 @@ def in_training() -> None:
     write = banks.Draft.write
 
     def fitted(*args: Any, **rest: Any) -> Any:
-        state["who"] = "teacher" if rest["title"].startswith("teacher ") else "student"
+        kind = rest["title"].split()[0]
+        state["who"] = kind if kind in ("teacher", "assistant") else "student"
         note(f"fit {state['who']}")
         try:
             return fit(*args, **rest)
@@ -217,7 +218,8 @@ def in_training() -> None:
         write(self, *args)
         at("bank write")
 
-    train.fit, train.save_student, torch.save = fitted, half_a_student, half_saved
+    train.fit = ready.fit = assistants.fit = fitted
+    train.save_student, torch.save = half_a_student, half_saved
     DistillModule.training_step = training_step  # type: ignore[method-assign]
     DistillModule.on_train_epoch_start = on_train_epoch_start  # type: ignore[method-assign]
     banks.Draft.write = written  # type: ignore[method-assign]

@@ -35,6 +35,25 @@ def test_two_sweeps_at_once_do_each_run_once_and_end_well(
     stage.nobody_left()
 
 
+def test_two_sweeps_at_once_distil_each_assistant_once(tmp_path: Path) -> None:
+    plan = {job: [("assistant step", 1, "wait for the other")] for job in ("takd-0", "takd-1")}
+    stage = Stage(tmp_path, plan)
+    words = ("-m", *REAL, "cache_dir=cache", "method=takd", "seed=0,1")
+    words += ("teacher.layers=5", "method.assistants=[4,3]")
+    both = [said(process) for process in [stage.start(*words), stage.start(*words)]]
+    for one in both:
+        assert one["code"] == 0, one
+        assert "2 runs: 2 done" in one["out"]
+    assert len({words[2] for words in stage.log("attempt")}) == 2, "both took part"
+    made = [words[2] for words in stage.log("fit")]
+    assert sorted(made) == ["assistant"] * 2 + ["student"] * 2 + ["teacher"]
+    told = [record(folder)["teacher"] for folder in runs(tmp_path).values()]
+    assert told[0]["assistants"] == told[1]["assistants"]
+    assert [one["name"] for one in told[0]["assistants"]] == ["tiny12-4", "tiny12-3"]
+    assert litter(tmp_path) == [] and held(tmp_path) == []
+    stage.nobody_left()
+
+
 def test_who_finds_a_run_taken_does_the_others_first(tmp_path: Path) -> None:
     stage = Stage(tmp_path, {"pkd-0": [("run", 1, "wait")]}, light=True)
     words = ("-m", "cache_dir=cache", "method=pkd,alp,vanilla")

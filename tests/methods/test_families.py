@@ -1,0 +1,147 @@
+"""Every method with BERT, RoBERTa and DistilBERT on either side, live and from the bank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pairs
+import pytest
+import torch
+import toys
+from pairs import FOLDER, Pair, Side
+from test_bank_teacher import CLOSE, HALF
+from test_models import FAMILIES
+from torch import Tensor
+
+from ilkd_bench.data import Encoded, Split
+from ilkd_bench.methods.base import Method
+from ilkd_bench.module import weighted_sum
+from ilkd_bench.teacher import banked, can_bank
+from ilkd_bench.types import Incompatible
+
+SIZES = [(8, 3), (8, 1), (12, 3), (12, 1)]
+"""The teacher's width beside a student of 8, and the number of classes; 1: a regression."""
+OWN_WORDS = {"bert": "bert", "distilbert": "bert", "roberta": "roberta"}
+"""Whose tokenizer a family has."""
+
+
+def pair(student: str, teacher: str, width: int, classes: int) -> Pair:
+    return pairs.pair(Side(student, 2, 8), Side(teacher, 4, width), classes)
+
+
+def possible(
+    name: str, families: tuple[str, str], sizes: Sequence[tuple[int, int]] = SIZES
+) -> Iterator[tuple[Pair, Method]]:
+    """The pairs of two families that a method can work with; the others must be told why."""
+    same = OWN_WORDS[families[0]] == OWN_WORDS[families[1]]
+    for width, classes in sizes:
+        of = pair(*families, width, classes)
+        try:
+            method = pairs.method(name, of)
+        except Incompatible as error:
+            assert width != 8, "only the widths may stand in the way"
+            assert "8 wide" in str(error) and "12" in str(error)
+            continue
+        if method.same_tokens and not same:
+            with pytest.raises(Incompatible, match="the method compares the models token by token"):
+                pairs.check_tokens(method, of)
+            continue
+        pairs.check_tokens(method, of)
+        yield of, method
+
+
+def values(of: Pair, method: Method, **changes: Any) -> list[dict[str, float]]:
+    """Return the terms of every phase as numbers."""
+    with torch.no_grad():
+        found = list(pairs.terms(method, of, **changes))
+    return [{name: x.item() for name, x in terms.items()} for _, terms in found]
+
+
+def agree(found: list[dict[str, float]], expected: list[dict[str, float]], rel: float) -> None:
+    """Compare term by term; `kd` at a temperature of 10 is 100 times a difference of two sums."""
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one == {name: pytest.approx(x, rel=rel, abs=10 * CLOSE) for name, x in other.items()}
+
+
+def learns(name: str, of: Pair, method: Method) -> list[dict[str, float]]:
+    """Take the gradients of every phase's weighted sum, and return the terms."""
+    weights = pairs.method_settings(name)["weights"]
+    trained = dict(of.student.named_parameters()) | {
+        f"method.{key}": value for key, value in method.named_parameters()
+    }
+    reached: set[str] = set()
+    found = []
+    for _, terms in pairs.terms(method, of):
+        assert all(x.shape == () and torch.isfinite(x) and x >= 0 for x in terms.values()), terms
+        loss: Tensor = weighted_sum(terms, weights)
+        assert loss > 0
+        found.append({term: x.item() for term, x in terms.items()})
+        gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+        for key, gradient in zip(trained, gradients, strict=True):
+            assert gradient is None or torch.isfinite(gradient).all(), key
+            if gradient is not None and gradient.any():
+                reached.add(key)
+    # a query-key product does not change when all keys move together, so this one is 0 by nature
+    missed = {k for k in trained if not k.endswith(("key.bias", "k_lin.bias"))} - reached
+    assert not missed
+    assert not any(p.requires_grad for p in of.teacher.model.parameters())
+    return found
+
+
+@pytest.mark.parametrize("families", list(product(FAMILIES, FAMILIES)), ids=" from ".join)
+@pytest.mark.parametrize("name", toys.METHODS)
+def test_every_family_teaches_every_family(name: str, families: tuple[str, str]) -> None:
+    """Classes and a regression, equal and unequal widths; the bank's numbers are the live ones."""
+    for of, method in possible(name, families):
+        live = learns(name, of, method)
+        phases = method.phases(pairs.EPOCHS)
+        if not any(phase.needs for phase in phases) or not can_bank(phases):
+            continue
+        bank = banked(
+            of.teacher,
+            of.split,
+            phases,
+            about={"teacher": families[1], "task": "words", "split": "train"},
+            dtype="float16",
+            batch_size=4,
+            device=torch.device("cpu"),
+            cache_dir=FOLDER,
+        )
+        agree(values(of, method, teacher=bank), live, rel=2 * HALF)
+
+
+@pytest.mark.parametrize("families", list(product(FAMILIES, FAMILIES)), ids=" from ".join)
+def test_padding_changes_no_term(families: tuple[str, str]) -> None:
+    """Rows that are padded as beside a long one have the terms that they have without it."""
+    for name in toys.METHODS:
+        for of, method in possible(name, families, SIZES[:1]):
+            s = of.split
+            padded = Split(s.labels, s.index, longer(s.student), longer(s.teacher))
+            agree(values(of, method, split=padded), values(of, method), rel=1e-3)
+
+
+class Longer(Encoded):
+    """The same rows, padded as beside a row of 20 tokens."""
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        batch, fill = super().batch(rows), {"input_ids": self.pad_id}
+        more = 20 - batch["input_ids"].shape[1]
+        assert more > 0
+        pad = torch.nn.functional.pad
+        return {name: pad(x, (0, more), value=fill.get(name, 0)) for name, x in batch.items()}
+
+
+def longer(encoded: Encoded) -> Encoded:
+    return Longer(encoded.ids, encoded.types, encoded.offsets, encoded.pad_id)
+
+
+def test_the_families_read_what_they_are_said_to_read() -> None:
+    for student, teacher in product(FAMILIES, FAMILIES):
+        split = pair(student, teacher, 8, 3).split
+        same = np.array_equal(split.student.ids, split.teacher.ids)
+        assert same == (OWN_WORDS[student] == OWN_WORDS[teacher])
+        assert len(split) == 6 and split.student.types.any() == (student != "roberta")
