@@ -84,7 +84,9 @@ def _step(
     student = copy.deepcopy(plain).train().to(device)
     method: Method = settings.construct(
         about, drop=("weights",), student=student.spec, teacher=live.spec
-    ).to(device)
+    )
+    method.prepare(rows.labels, rows.index)
+    method.to(device)
     phases = method.phases(10)
     phase = max(phases, key=lambda p: (len(p.needs), p.teacher_at is not None))
     answering: Any = live
@@ -109,7 +111,10 @@ def _step(
         with torch.autocast(device.type, torch.float16, enabled=mixed):
             s, t, b = show(student, answering, batch, clock)
             with torch.autocast(device.type, enabled=False):
-                return weighted_sum(method.loss(s, t, b, clock), about["weights"])
+                total = weighted_sum(method.loss(s, t, b, clock), about["weights"])
+                with torch.no_grad():
+                    method.remember(s, t, b, clock)
+        return total
 
     def step(batch: dict[str, Any]) -> None:
         loss(batch).backward()

@@ -143,6 +143,6 @@ Method {config["method"]["name"]}, seed {config["seed"]}, lr {config["lr"]}, bat
         + "\n"
     )
     write_text(folder / "student" / "README.md", card)
-    state = {name: value.contiguous().cpu() for name, value in method.state_dict().items()}
+    state = {name: value.detach().contiguous().cpu() for name, value in method.named_parameters()}
     if state:
         save_file(state, folder / "method.safetensors")

@@ -51,6 +51,19 @@ def uniform(teacher_layers: int, student_layers: int) -> list[int]:
     return [i * teacher_layers // student_layers for i in range(student_layers + 1)]
 
 
+def starts(teacher_layers: int, student_layers: int) -> list[int]:
+    """Take the lowest layer of each of m equal parts: j(i) = 1 + (i-1) n / m, rounded down.
+
+    12 -> 6: 1 3 5 7 9 11. One entry per student layer 1..m, as in the code of CoDIR's authors.
+
+    Raises:
+        Incompatible: the teacher has fewer layers than the student.
+    """
+    if teacher_layers < student_layers:
+        _check(teacher_layers, student_layers)
+    return [1 + i * teacher_layers // student_layers for i in range(student_layers)]
+
+
 def first(teacher_layers: int, student_layers: int) -> list[int]:
     """Take the bottom of the teacher: j(i) = i (12 -> 6: 1 2 3 4 5)."""
     _check(teacher_layers, student_layers)

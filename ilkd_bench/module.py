@@ -168,14 +168,20 @@ class DistillModule(pl.LightningModule):
         return total
 
     def terms(self, batch: dict[str, Any], *, diagnose: bool = False) -> dict[str, Tensor]:
-        """Return the method's unweighted terms for a batch, computed in float32."""
+        """Return the method's unweighted terms for a batch, computed in float32.
+
+        The method may then remember the batch, so this is called once per training step.
+        """
         clock = self.clock
         s, t, rows = show(self.student, self._teacher[0], batch, clock)
         with torch.autocast(self.device.type, enabled=False):
             if diagnose:
                 with torch.no_grad():
                     self._diagnosis = self.method.diagnose(s, t, rows, clock)
-            return self.method.loss(s, t, rows, clock)
+            terms = self.method.loss(s, t, rows, clock)
+            with torch.no_grad():
+                self.method.remember(s, t, rows, clock)
+        return terms
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep the history, and whether this phase is over."""

@@ -14,7 +14,7 @@ from ilkd_bench.environment import device_here, environment, precision_here
 from ilkd_bench.evaluate import evaluate, measure_teacher, save_student, scorer
 from ilkd_bench.fit import check_terms, fit
 from ilkd_bench.layers import check_copy, copy_layers
-from ilkd_bench.models import Model
+from ilkd_bench.models import Model, seeded
 from ilkd_bench.ready import (
     NO_ARGUMENTS,
     answering,
@@ -81,6 +81,8 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         facts["assistants"] = made
         splits = read_splits(config, task, student, live.model)
     teacher = answering(config, live, splits, "train", phases, **where)
+    with seeded(config["seed"]):
+        method.prepare(splits["train"].labels, splits["train"].index)
     weights = config["method"]["weights"]
     check_terms(student, method, weights, teacher, splits["train"], phases, where["device"])
     if config["compile"]:

@@ -29,6 +29,7 @@ METHODS = (
     *("rail_unsorted", "rail_reversed", "rail_never"),
     *("minilm", "distilbert", "tinybert"),
     "takd",
+    *("codir", "universal"),
 )
 INSIDE = {
     "minilm": ("queries", "keys", "values"),
@@ -40,6 +41,8 @@ FIXTURE = {1: 1.150421, 2: 1.280627, 10: 1.331116}
 """Published soft KL of z_s = [1, 2, 3] and z_t = [3, 2, 1] for each temperature."""
 
 STUDENT_LAYERS, TEACHER_LAYERS, ROWS, PROJECTED = 3, 6, 3, 5
+MORE_ROWS = 4, 9, 7, 30
+"""The numbers of training rows that are not in the batch, for a method that looks at them all."""
 
 
 # ---------------------------------------------------------------------------- expected values
@@ -67,6 +70,61 @@ def rail_maps(case: Json) -> list[Any]:
             else:
                 found.append(p[f"{side}_projection.{kind}"])
     return found
+
+
+def pooled(case: Json) -> tuple[Any, Any]:
+    """The vectors of student and teacher that the setting ``feature`` names."""
+    hs, ht = (
+        oracle.cls(side["hidden"])
+        if case["settings"]["feature"] == "cls"
+        else oracle.mean(side["hidden"], side["mask"])
+        for side in (case["inputs"]["student"], case["inputs"]["teacher"])
+    )
+    return hs, ht
+
+
+def codir_term(case: Json) -> float:
+    """Both directions; the rows of a bank are in the order of the row numbers."""
+    settings, clock, p = case["settings"], case["clock"], case["parameters"]
+    n, m = case["teacher"]["layers"], case["student"]["layers"]
+    labels = dict(zip(case["training"]["index"], case["training"]["labels"], strict=True))
+    if case["student"]["classes"] == 1:
+        labels = {row: float(row) for row in labels}
+    numbers = sorted(labels)
+    at = clock["seed"], clock["epoch"], 0
+    places = []
+    for row in range(ROWS):
+        drawn = oracle.negatives(row, labels, settings["negatives"], at)
+        places.append([numbers.index(number) for number in (row, *drawn)])
+    hs, ht = pooled(case)
+    maps = projection_of(case)
+    vectors = (
+        oracle.codir_vectors(hs, range(1, m + 1), maps[0]),
+        oracle.codir_vectors(ht, oracle.starts(n, m), maps[1]),
+    )
+    found = []
+    for z, bank, normaliser in zip(vectors, ("teacher", "student"), p["normalisers"], strict=True):
+        tau = settings["contrast_temperature"]
+        scores = oracle.codir_scores(z, p[f"{bank}_bank"], places, tau)
+        found.append(oracle.codir_direction(scores, len(numbers), normaliser))
+    return sum(found) / 2
+
+
+def universal_terms(case: Json) -> dict[str, float]:
+    p = case["parameters"]
+    query = p["query.weight"], p["query.bias"]
+    key = p["key.weight"], np.zeros(len(p["key.weight"]))
+    classifiers = [
+        [
+            (p[f"{side}_classifiers.{i}.weight"], p[f"{side}_classifiers.{i}.bias"])
+            for i in range(case[side]["layers"] - 1)
+        ]
+        for side in ("student", "teacher")
+    ]
+    temperature = case["settings"]["temperature"]
+    labels = case["inputs"]["labels"]
+    terms = oracle.universal(*pooled(case), labels, temperature, query, key, *classifiers)
+    return dict(zip(("universal", "pseudo"), terms, strict=True))
 
 
 def evaluate(method: str, case: Json) -> dict[str, float]:
@@ -129,14 +187,12 @@ def evaluate(method: str, case: Json) -> dict[str, float]:
             (p[f"student_projection.{i}.weight"], p[f"student_projection.{i}.bias"])
             for i in range(m)
         ]
-        hs, ht = (
-            oracle.cls(side["hidden"])
-            if settings["feature"] == "cls"
-            else oracle.mean(side["hidden"], side["mask"])
-            for side in (student, teacher)
-        )
         layers = oracle.groups(n, m, settings["groups"])
-        return {**terms, "ckd": oracle.ckd(hs, ht, layers, maps)}
+        return {**terms, "ckd": oracle.ckd(*pooled(case), layers, maps)}
+    if method == "codir":
+        return {**terms, "codir": codir_term(case)}
+    if method == "universal":
+        return {**terms, **universal_terms(case)}
     if method == "alp" or method.startswith("pkd"):
         hs, ht = oracle.cls(student["hidden"]), oracle.cls(teacher["hidden"])
         maps = projection_of(case)
@@ -251,7 +307,8 @@ class Draw:
             "name": name,
             **shapes,
             "settings": settings,
-            "parameters": self.parameters(settings, shapes),
+            **self.training(labels, classes),
+            "parameters": self.parameters(settings, shapes, epoch=clock[1]),
             "clock": dict(zip(("phase", "epoch", "epochs", "seed"), clock, strict=True)),
             "inputs": {"labels": labels, **sides},
         }
@@ -259,8 +316,25 @@ class Draw:
         assert all(math.isfinite(v) and v > 0.0 for v in case["expected"].values())
         return case
 
-    def parameters(self, settings: Json, shapes: dict[str, Json]) -> Json:
-        """The projections that the settings call for."""
+    def training(self, labels: list[Any], classes: int) -> Json:
+        """Labels and row numbers of all training rows, for a method that looks at them.
+
+        The batch has the numbers 0, 1, 2.
+        """
+        if self.method != "codir":
+            return {}
+        more = [2, 0, 0, 1] if classes > 1 else [0.5, 2.5, 2.5, 4.0]
+        rows = self.generator.permutation(ROWS + len(more)).tolist()
+        numbers = [*range(ROWS), *MORE_ROWS]
+        return {
+            "training": {
+                "labels": [[*labels, *more][row] for row in rows],
+                "index": [numbers[row] for row in rows],
+            }
+        }
+
+    def parameters(self, settings: Json, shapes: dict[str, Json], *, epoch: int) -> Json:
+        """The projections that the settings call for, and what a method has kept until then."""
         pairs, found = STUDENT_LAYERS - 1, {}
         if self.method == "tinybert":
             return self.linear("projection", shapes["student"]["width"], shapes["teacher"]["width"])
@@ -272,6 +346,23 @@ class Draw:
                     self.linear(f"student_projection.{i}", widths[0], len(group) * widths[1])
                 )
             return found
+        if self.method == "universal":
+            found = self.linear("query", shapes["student"]["width"])
+            found.update(self.linear("key", shapes["teacher"]["width"]))
+            del found["key.bias"]
+            for side, shape in shapes.items():
+                for i in range(shape["layers"] - 1):
+                    prefix = f"{side}_classifiers.{i}"
+                    found.update(self.linear(prefix, shape["width"], shape["classes"]))
+            return found
+        if self.method == "codir":
+            for side, shape in shapes.items():
+                joined = STUDENT_LAYERS * shape["width"]
+                found.update(self.linear(f"{side}_projection", joined))
+                bank = self.generator.normal(size=(ROWS + len(MORE_ROWS), PROJECTED))
+                found[f"{side}_bank"] = rounded(oracle.l2_normalize(bank))
+            later = rounded(self.generator.uniform(5.0, 60.0, 2))
+            return {**found, "normalisers": [0.0, 0.0] if epoch == 0 else later}
         if settings.get("projection_width", "auto") == "auto":
             return {}
         for side, shape in shapes.items():
@@ -598,6 +689,38 @@ def takd() -> list[Json]:
     ]
 
 
+def codir() -> list[Json]:
+    draw = Draw("codir")
+    cls = {
+        "temperature": 2,
+        "feature": "cls",
+        "projection_width": PROJECTED,
+        "contrast_temperature": 0.5,
+        "negatives": 4,
+        "momentum": 0.5,
+    }
+    mean = {**cls, "feature": "mean", "contrast_temperature": 0.07, "negatives": 9}
+    return [
+        draw.case("first epoch, Z of the batch", cls, lengths=(3, 3)),
+        draw.case("seed 3, epoch 2", cls, clock=SECOND_DRAW, lengths=(3, 5)),
+        draw.case("mean, unequal widths", mean, widths=(4, 6), clock=THIRD_DRAW),
+        draw.case("regression, first epoch", mean, classes=1, lengths=(3, 3)),
+        draw.case("regression", cls, classes=1, clock=SECOND_DRAW, lengths=(3, 3)),
+    ]
+
+
+def universal() -> list[Json]:
+    draw = Draw("universal")
+    cls = {"temperature": 10, "feature": "cls", "projection_width": PROJECTED}
+    mean = {**cls, "feature": "mean", "temperature": 2}
+    return [
+        draw.case("cls", cls, lengths=(3, 5)),
+        draw.case("mean", mean),
+        draw.case("unequal widths", cls, widths=(4, 6), lengths=(3, 3)),
+        draw.case("regression", mean, classes=1),
+    ]
+
+
 # -------------------------------------------------------------------------------------- writing
 
 
@@ -667,6 +790,8 @@ def files() -> dict[str, Json]:
         "distilbert": distilbert(),
         "tinybert": tinybert(),
         "takd": takd(),
+        "codir": codir(),
+        "universal": universal(),
     }
     formula = "pkd: cls vectors, projected if the widths differ, then L2-normalised (if set), "
     formula += "squared difference, mean over batch x layers x width (arXiv 1908.09355, authors' "
@@ -739,6 +864,14 @@ def files() -> dict[str, Json]:
         "2i, mean over heads and pairs of real tokens, sum over i = 1 to 3 (arXiv 1909.10351, "
         "masked); phase 1 predict is kd; with regression labels and one output (zs - label)^2; "
         + kl,
+        "codir": ce + kl + "codir: student layers 1 to 3 and teacher layers 1, 3, 5 joined, "
+        "projected, L2-normalised; p = exp(<z, m> / tau) / Z; -log(p_0 / (p_0 + K/N)) - sum_k "
+        "log((K/N) / (p_k + K/N)), mean over batch and the two directions (arXiv 2009.14167); Z 0 "
+        "in the file: N mean(exp(<z, m> / tau)); negatives by SplitMix64 in Python's integers; the "
+        "rows of a bank are in the order of the row numbers; ",
+        "universal": ce + kl + "universal: e = softmax_j(<Q hs_i, K ht_j> / sqrt(W)), kd of y_i = "
+        "S_i hs_i and sum_j e_ij T_j ht_j, sum over i = 1, 2; pseudo: ce of T_j ht_j, mean over j "
+        "= 1 to 5; ",
     }
     found = {}
     for method, source in sources.items():

@@ -486,3 +486,87 @@ def tinybert_hidden(
     return float(
         sum(masked_mse(project(h, linear), ht[j], mask) for h, j in zip(hs, layers, strict=True))
     )
+
+
+# ---------------------------------------------------------------- terms on other rows and outputs
+
+
+def splitmix(*numbers: int) -> int:
+    """63 random bits of whole numbers: the finaliser of SplitMix64 after each, then h >> 1."""
+    h, modulus = 0, 2**64
+    for number in numbers:
+        h = (h + number + 0x9E3779B97F4A7C15) % modulus
+        h = ((h ^ (h >> 30)) * 0xBF58476D1CE4E5B9) % modulus
+        h = ((h ^ (h >> 27)) * 0x94D049BB133111EB) % modulus
+        h ^= h >> 31
+    return h >> 1
+
+
+def negatives(row: int, labels: dict[int, float], k: int, at: Sequence[int]) -> list[int]:
+    """The row numbers of k negatives of a row, drawn at (seed, epoch, step).
+
+    ``labels``: row number -> class of each training row; in a regression, a number of its own.
+    """
+    found = sorted((label, n) for n, label in labels.items() if label != labels[row])
+    return [found[splitmix(*at, row, j) % len(found)][1] for j in range(k)]
+
+
+def starts(n: int, m: int) -> list[int]:
+    """1 + floor((i-1) n / m) for i = 1..m: the lowest layer of each part (CoDIR)."""
+    return [1 + (i - 1) * n // m for i in range(1, m + 1)]
+
+
+def codir_scores(z: ArrayLike, bank: ArrayLike, places: Sequence[Sequence[int]], tau: float) -> Any:
+    """<z_b, bank[places[b][k]]> / tau, ``[B, K+1]``; k = 0 is the row itself."""
+    vectors, memory = as_float(z), as_float(bank)
+    return np.array(
+        [[float(v @ memory[p]) / tau for p in row] for v, row in zip(vectors, places, strict=True)]
+    )
+
+
+def codir_direction(scores: ArrayLike, rows: int, normaliser: float) -> float:
+    """-log(p_0 / (p_0 + K P)) - sum_k log(K P / (p_k + K P)), mean over the batch.
+
+    p = exp(score) / Z, P = 1 / rows; Z 0 stands for mean(exp(score)) * rows. Sun et al. 2020.
+    """
+    e = np.exp(as_float(scores))
+    p = e / (normaliser if normaliser > 0 else e.mean() * rows)
+    noise = (p.shape[1] - 1) / rows
+    own = -np.log(p[:, 0] / (p[:, 0] + noise))
+    others = -np.log(noise / (p[:, 1:] + noise)).sum(axis=1)
+    return float((own + others).mean())
+
+
+def codir_vectors(h: ArrayLike, layers: Sequence[int], linear: Linear) -> Array:
+    """norm(W [h_j; j in layers] + b), ``[B, W]``."""
+    x = as_float(h)
+    return l2_normalize(project(np.concatenate([x[:, j] for j in layers], axis=1), linear))
+
+
+def universal(
+    hs: ArrayLike,
+    ht: ArrayLike,
+    labels: ArrayLike,
+    temperature: float,
+    query: Linear,
+    key: Linear,
+    student_maps: Sequence[Linear],
+    teacher_maps: Sequence[Linear],
+) -> tuple[float, float]:
+    """Terms universal and pseudo of Universal-KD; one map (a classifier) per intermediate layer.
+
+    y_i = S_i h^s_i, y_j = T_j h^t_j; e_ij = softmax_j <Q h^s_i, K h^t_j> / sqrt(W); the soft KL of
+    y_i and sum_j e_ij y_j, summed over i; the cross-entropy of y_j, mean over j.
+    """
+    student, teacher = as_float(hs)[:, 1:-1], as_float(ht)[:, 1:-1]
+    q, k = project(student, query), project(teacher, key)
+    e = attend(q / math.sqrt(q.shape[2]), k)
+    y_t = np.stack([project(teacher[:, j], w) for j, w in enumerate(teacher_maps)], axis=1)
+    assert y_t.shape[1] == teacher.shape[1]
+    assert len(student_maps) == student.shape[1]
+    total = 0.0
+    for i, linear in enumerate(student_maps):
+        mixture = np.einsum("bn,bnc->bc", e[:, i], y_t)
+        total += soft_kl(project(student[:, i], linear), mixture, temperature)
+    pseudo = [cross_entropy(y_t[:, j], labels) for j in range(y_t.shape[1])]
+    return total, float(np.mean(pseudo))

@@ -64,7 +64,7 @@ def pair(student: Side, teacher: Side, classes: int) -> Pair:
 
 
 def method(name: str, of: Pair) -> Method:
-    """A method as its YAML states it, its projections the same each time.
+    """A method as its YAML states it that has seen the rows, its projections the same each time.
 
     Raises:
         Incompatible: it refuses the sizes of the pair.
@@ -72,6 +72,7 @@ def method(name: str, of: Pair) -> Method:
     sizes = {"student": of.student.spec, "teacher": of.teacher.spec}
     with models.seeded(0):
         chosen: Method = settings.construct(method_settings(name), drop=("weights",), **sizes)
+        chosen.prepare(of.split.labels, of.split.index)
     return chosen
 
 

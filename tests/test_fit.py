@@ -146,17 +146,20 @@ def test_student_trains_and_teacher_stays_still_in_every_step(
     assert all(p.grad is None for p in model.parameters())
 
 
-@pytest.mark.parametrize("name", ["rail_l", "rail_c", "pkd", "alp"])
+@pytest.mark.parametrize("name", ["rail_l", "rail_c", "pkd", "alp", "codir", "universal"])
 def test_every_parameter_of_student_and_method_moves_and_none_of_the_teacher(
     name: str, tmp_path: Path
 ) -> None:
     student, model = toys.model(layers=2, width=8), toys.model(layers=3, width=12, seed=1)
     method = toys.method(name, student.spec, model.spec)
+    data = toys.splits()
+    method.prepare(data["train"].labels, data["train"].index)
     before, fixed = weights_of(student) | weights_of(method), weights_of(model)
     train(
         student,
         method,
         tmp_path,
+        splits=data,
         teacher=LiveTeacher(model),
         weights=toys.method_settings(name)["weights"],
         phases=[replace(phase, epochs=1) for phase in method.phases(1)],

@@ -131,6 +131,40 @@ def test_pkd_by_hand() -> None:
     assert oracle.pkd(two, np.zeros((1, 7, 2)), [2, 4], False) == close(2.5)
 
 
+def test_codir_by_hand() -> None:
+    assert oracle.splitmix(0) == 0xE220A8397B1DCDAF >> 1  # SplitMix64's first number from state 0
+    assert oracle.splitmix(1, 0) != oracle.splitmix(0, 1)
+    labels = {5: 1.0, 2: 0.0, 9: 0.0}
+    assert oracle.negatives(9, labels, 3, (0, 0, 0)) == [5, 5, 5]
+    drawn = oracle.negatives(5, labels, 50, (0, 0, 0))
+    assert drawn == [[2, 9][oracle.splitmix(0, 0, 0, 5, j) % 2] for j in range(50)]
+    assert oracle.starts(12, 6) == [1, 3, 5, 7, 9, 11]
+    assert oracle.starts(11, 4) == [1, 3, 6, 9]
+    # (3, 4) with (0, 1) and (1, 1): 4 and 7, at tau 1/2 twice that
+    assert oracle.codir_scores([[3, 4]], [[1, 1], [0, 1]], [[1, 0]], 0.5).tolist() == [[8, 14]]
+    # one negative, 2 rows: K / N = 1/2; e = 2, 4 and Z = 4: p = 1/2, 1
+    # -ln(1/2 / (1/2 + 1/2)) - ln(1/2 / (1 + 1/2)) = ln 2 + ln 3
+    scores = [[LN2, 2 * LN2]]
+    assert oracle.codir_direction(scores, 2, 4) == close(LN2 + LN3)
+    # Z of the batch: 2 (2 + 4) / 2 = 6, p = 1/3, 2/3: ln(5/2) + ln(7/3)
+    assert oracle.codir_direction(scores, 2, 0) == close(math.log(5 / 2) + math.log(7 / 3))
+    # layers 1 and 2 joined, x - y and y: (3 - 4, 4) / sqrt 17
+    h = [[[99], [3], [4]]]
+    found = oracle.codir_vectors(h, [1, 2], ([[1, -1], [0, 1]], [0, 0]))
+    assert found.tolist() == [[close(-1 / math.sqrt(17)), close(4 / math.sqrt(17))]]
+
+
+def test_universal_by_hand() -> None:
+    # query 1, keys 0 and ln 2: weights 1/3, 2/3; teacher's classifiers 3 and 6: mixture 5
+    # student's classifier 2: (2 - 5)^2; with the label 4: ((3 - 4)^2 + (6 - 4)^2) / 2
+    hs, ht = [[[99], [1], [98]]], [[[99], [0], [1], [98]]]
+    maps = ([[1]], [0]), ([[LN2]], [0]), [([[2]], [0])], [([[7]], [3]), ([[5]], [1])]
+    assert oracle.universal(hs, ht, [4.0], 10, *maps) == (close(9.0), close(2.5))
+    # width 4: the products are 4 (ln 2) / 2, halved: the same weights
+    wide = ([[1]] * 4, [0] * 4), ([[LN2 / 2]] * 4, [0] * 4), *maps[2:]
+    assert oracle.universal(hs, ht, [4.0], 10, *wide) == (close(9.0), close(2.5))
+
+
 def test_alp_by_hand() -> None:
     hs: list[Any] = [[[99, 99], [1, 0], [0, 0]]]  # two layers, the second one last
     ht = [[[99, 99], [LN2, 0], [0, 0], [0, 0]]]  # three layers

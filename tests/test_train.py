@@ -253,7 +253,7 @@ def facts(job: launch.Job, record: dict[str, Any]) -> tuple[Any, ...]:
     return record["scores"], record["best_epoch"], history.to_csv(), predictions
 
 
-@pytest.mark.parametrize("method", ["rail_l", "pro_kd"])
+@pytest.mark.parametrize("method", ["rail_l", "pro_kd", "codir"])
 def test_a_run_does_not_depend_on_what_the_process_drew_before(method: str, tmp_path: Path) -> None:
     """Nor on whether the teacher was made in this run; projections come from the seed too."""
     found = []

@@ -14,7 +14,8 @@ class Method(nn.Module):
 
     Weights live in the method's YAML and are applied by the training module. A loss has no side
     effect and draws random numbers from (clock.seed, clock.epoch, clock.step) and the row numbers
-    only, so calling it twice gives the same value twice.
+    only, so calling it twice gives the same value twice. What a method keeps from step to step it
+    keeps in `remember`, in persistent buffers, so that a training that was killed finds it again.
     """
 
     needs: frozenset[str] = frozenset({"logits"})
@@ -44,9 +45,29 @@ class Method(nn.Module):
         """
         return [Phase("distill", epochs, self.needs)]
 
+    def prepare(self, labels: Tensor, index: Tensor) -> None:
+        """Look at the training rows, once per run and before any loss.
+
+        Random numbers may be drawn from torch's generator, which the run's seed has set.
+
+        Args:
+            labels: [N], as in `Batch`.
+            index: [N], row numbers within the split, not always 0..N-1.
+
+        Raises:
+            BadInput: the method cannot learn from these rows.
+        """
+
     def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
         """Return the unweighted terms (scalars); `t` is None in a phase that needs no teacher."""
         raise NotImplementedError
+
+    def remember(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> None:
+        """Keep what later losses need of this batch.
+
+        Called once per training step, right after its loss and before the weights change, without
+        gradients.
+        """
 
     def diagnose(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Any]:
         """Return what is worth a column of the run's history; called once per epoch."""

@@ -39,9 +39,12 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("ckd", {"groups": "skip_middle"}),
     ("ckd", {"groups": "cross"}),
     ("tinybert", {"regression": "labels"}),
+    ("codir", {"feature": "mean", "negatives": 3}),
+    ("universal", {"feature": "mean"}),
 ]
 OWN_LAYERS = {
     "alp": "alp",
+    "universal": "universal",
     **{name: "pkd" for name in toys.METHODS if name.startswith("pkd")},
     **{name: "rail" for name in toys.METHODS if name.startswith("rail")},
 }
@@ -96,6 +99,7 @@ class Case:
         lengths = (16, 9, 3, 1) if self.method.same_tokens else (12, 9, 4, 1)
         self.teacher = toys.raw(self.teacher_spec, generator, lengths=lengths)
         self.batch = toys.batch(len(self.student.mask), self.student_spec.classes)
+        self.method.prepare(self.batch.labels, self.batch.index)
 
     def moments(self) -> Iterator[Clock]:
         """The first and the last epoch of every phase."""
@@ -245,6 +249,29 @@ def test_diagnosis_changes_no_term_and_draws_nothing(case: Case) -> None:
         assert {k: v.item() for k, v in before.items()} == {k: v.item() for k, v in after.items()}
 
 
+def test_remembering_draws_nothing_and_leaves_parameters_and_row_order_alone(
+    variant: Any, pair: Any
+) -> None:
+    """The second case sees the same rows in another order, and ends up with the same losses."""
+    one, other = Case(variant, pair), Case(variant, pair)
+    mixed = [2, 0, 3, 1]
+    parameters = [p.detach().clone() for p in one.method.parameters()]
+    for clock in one.moments():
+        needs = clock.phase.needs
+        state = torch.get_rng_state()
+        for case, order in ((one, [0, 1, 2, 3]), (other, mixed)):
+            s = case.student.rows(order).outputs(needs)
+            t = case.teacher.rows(order).outputs(needs) if needs else None
+            with torch.no_grad():
+                case.method.remember(s, t, toys.rows_of(case.batch, order), clock)
+        assert torch.equal(torch.get_rng_state(), state)
+        after = one.terms(clock), other.terms(clock)
+        for term, value in after[0].items():
+            assert after[1][term].item() == pytest.approx(value.item(), rel=1e-5), term
+    for kept, p in zip(parameters, one.method.parameters(), strict=True):
+        assert torch.equal(kept, p)
+
+
 @pytest.mark.parametrize("name", OWN_LAYERS)
 def test_embeddings_and_last_layers_are_not_compared(name: str, pair: Any) -> None:
     case = Case((name, {}), pair)
@@ -319,6 +346,7 @@ def test_unused_weights_and_unweighted_terms_are_refused_before_training(variant
     method = toys.method(name, student.spec, model.spec, **changes)
     weights = toys.method_settings(name)["weights"]
     rest = toys.split(6), method.phases(4), torch.device("cpu")
+    method.prepare(rest[0].labels, rest[0].index)
     check_terms(student, method, weights, teacher, *rest)
     with pytest.raises(BadInput, match="weights that no phase of the method uses: typo"):
         check_terms(student, method, weights | {"typo": 1.0}, teacher, *rest)
@@ -340,6 +368,7 @@ def test_gradients_reach_every_parameter_and_no_teacher_one(
     teacher = LiveTeacher(model)
     method = possible(variant, student.spec, teacher.spec)
     rows = toys.split(8, classes=classes)[np.arange(8)]
+    method.prepare(rows["labels"], rows["index"])
     reached: set[str] = set()
     trained = dict(student.named_parameters()) | {
         f"method.{key}": value for key, value in method.named_parameters()

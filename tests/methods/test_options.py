@@ -54,6 +54,17 @@ WRONG = [
     ("continuation", {"last_psi": 1}, "method.last_psi=1: allowed is a number below 1"),
     ("continuation", {"follow_share": 0}, "method.follow_share=0: allowed is a number above 0"),
     ("rco", {"anchors": 2.5}, "method.anchors=2.5: allowed is a whole number above 0"),
+    ("codir", {"feature": "last"}, "method.feature=last is not one of: cls, mean"),
+    ("codir", {"projection_width": 0}, "method.projection_width=0: allowed is a whole number"),
+    ("codir", {"negatives": 1.5}, "method.negatives=1.5: allowed is a whole number above 0"),
+    ("codir", {"momentum": 1}, "method.momentum=1: allowed is a number below 1"),
+    (
+        "codir",
+        {"contrast_temperature": 0.01},
+        "contrast_temperature=0.01: allowed is a number of at least 0.02",
+    ),
+    ("universal", {"feature": "last"}, "method.feature=last is not one of: cls, mean"),
+    ("universal", {"projection_width": "auto"}, "method.projection_width=auto: allowed is a whole"),
     ("rco", {"temperature": 0}, "method.temperature=0: allowed is a number above 0"),
 ]
 
@@ -67,13 +78,13 @@ def test_a_wrong_value_is_refused_with_what_is_allowed(
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["pkd", "pkd_last", "alp", "rail_l", "rail_c"])
+@pytest.mark.parametrize("name", ["pkd", "pkd_last", "alp", "rail_l", "rail_c", "universal"])
 def test_a_student_of_one_layer_has_nothing_to_compare(name: str) -> None:
     with pytest.raises(Incompatible, match=r"student (of|has) 1 layer"):
         toys.method(name, toys.spec(1), toys.spec(4))
 
 
-@pytest.mark.parametrize("name", ["pkd", "pkd_last", "rail_l", "rail_c", "ckd"])
+@pytest.mark.parametrize("name", ["pkd", "pkd_last", "rail_l", "rail_c", "ckd", "codir"])
 def test_a_teacher_shallower_than_its_student_is_incompatible(name: str) -> None:
     with pytest.raises(Incompatible, match=r"the teacher \(2 layers\) is shallower"):
         toys.method(name, toys.spec(3), toys.spec(2))

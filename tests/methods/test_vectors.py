@@ -55,17 +55,21 @@ def test_the_cases_of_a_method_cover_all_its_terms_and_both_kinds_of_labels(name
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_terms_are_those_of_the_vector(name: str, case: dict[str, Any]) -> None:
     student, teacher = Spec(**case["student"]), Spec(**case["teacher"])
-    method = toys.method(name, student, teacher, **case["settings"]).double()
+    inputs = case["inputs"]
+    labels = torch.tensor(inputs["labels"]) if student.classes > 1 else double(inputs["labels"])
+    index = torch.arange(len(labels))
+    seen = case.get("training", {"labels": labels, "index": index})
+    method = toys.method(name, student, teacher, **case["settings"])
+    method.prepare(**{key: torch.as_tensor(values) for key, values in seen.items()})
+    method.double()
     method.load_state_dict({k: double(v) for k, v in case["parameters"].items()})
     at = case["clock"]
     phase = replace(method.phases(8)[at["phase"]], epochs=at["epochs"])
     clock = Clock(phase, epoch=at["epoch"], step=0, steps=1, seed=at["seed"])
-    inputs = case["inputs"]
-    labels = torch.tensor(inputs["labels"]) if student.classes > 1 else double(inputs["labels"])
     terms = method.loss(
         side(inputs["student"]).outputs(phase.needs),
         side(inputs["teacher"]).outputs(phase.needs) if phase.needs else None,
-        Batch(labels=labels, index=torch.arange(len(labels))),
+        Batch(labels=labels, index=index),
         clock,
     )
     found = {key: value.item() for key, value in terms.items()}
