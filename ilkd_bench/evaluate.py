@@ -35,6 +35,7 @@ def measure_teacher(
     dev: Split,
     *,
     allow_weak: bool,
+    whose: str = "the teacher",
     device: torch.device,
     batch_size: int,
 ) -> dict[str, float]:
@@ -52,7 +53,7 @@ def measure_teacher(
     constant = metrics.constant_score(guard, dev.labels)
     if not found > constant and not allow_weak:
         raise BadInput(
-            f"the teacher scores {found:.4f} ({guard}) on dev, no better than always "
+            f"{whose} scores {found:.4f} ({guard}) on dev, no better than always "
             f"giving one answer ({constant:.4f}). Give a better teacher.checkpoint=, more "
             "teacher.recipe.epochs=, or teacher.allow_weak=true"
         )

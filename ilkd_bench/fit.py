@@ -322,6 +322,7 @@ def check_terms(
     terms: set[str] = set()
     student.eval().to(device)
     method.to(device)
+    teacher.to(device)
     with torch.no_grad():
         for phase in phases:
             clock = Clock(phase, epoch=0, step=0, steps=1, seed=0)

@@ -294,6 +294,20 @@ def label_order(
     return None if order == list(range(len(labels))) else order
 
 
+def relabel(hf: Any, order: Sequence[int], labels: Sequence[str]) -> None:
+    """Bring a classifier's outputs, and their names, into the order of the task's labels.
+
+    Args:
+        order: as `label_order` returns it.
+    """
+    head = [module for module in hf.classifier.modules() if isinstance(module, nn.Linear)][-1]
+    with torch.no_grad():
+        head.weight.copy_(head.weight[list(order)])
+        head.bias.copy_(head.bias[list(order)])
+    for name, value in _head(labels).items():
+        setattr(hf.config, name, value)
+
+
 def _plain(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 

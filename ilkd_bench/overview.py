@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ilkd_bench import findings, scores
+from ilkd_bench import findings, scores, settings
 from ilkd_bench.findings import Findings
 from ilkd_bench.grid import DAGGER, Cell, Grid
 from ilkd_bench.scores import task_name
@@ -167,7 +167,7 @@ def notes(found: Findings) -> list[str]:
         {
             record["config"]["method"]["name"]
             for record in found.records
-            if not scores.method_defaults(record["config"]["method"]["name"])
+            if not settings.defaults("method", record["config"]["method"]["name"])
         }
     )
     if strange:

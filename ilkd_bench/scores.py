@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from ilkd_bench import store
-from ilkd_bench.settings import method_defaults, run_id
+from ilkd_bench.settings import defaults, run_id
 
 SWEPT = ("seed", "lr", "batch_size")
 """What a cell of a table averages over or selects."""
@@ -148,19 +147,20 @@ def setting(config: dict[str, Any]) -> dict[str, Any]:
 def place(config: dict[str, Any]) -> dict[str, str]:
     """Return the section, row and column of a run: runs with other settings never share a cell."""
     method, task = config["method"], config["task"]
-    known = _defaults(method["name"])
+    known = defaults("method", method["name"])
     told = ("name",) if known else ("name", "_target_")  # the name says enough
     changed = difference({k: v for k, v in method.items() if k not in told}, [known])
     given = config["teacher"].get("checkpoint")
+    if given is not None and "assistants" in config:  # else the recipe is the section's
+        usual = defaults("teacher", config["teacher"]["name"]).get("recipe", {})
+        recipe = difference({"recipe": config["assistants"]["recipe"]}, [{"recipe": usual}])
+        changed = f"{changed} {recipe}".strip()
     seen = [task, config["data"], *([] if given is None else [given])]
     return {
         "section": store.digest(setting(config))[:8],
         "method": f"{method['name']} ({changed})" if changed else method["name"],
         "task": f"{task['name']}#{store.digest(seen)[:6]}",
     }
-
-
-_defaults = cache(method_defaults)  # a folder has thousands of records and few methods
 
 
 def task_name(task: str) -> str:

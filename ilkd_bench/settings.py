@@ -157,25 +157,22 @@ def without_effect(config: dict[str, Any], given: set[str]) -> None:
             )
 
 
-@cache
 def student_settings(name: str) -> dict[str, Any]:
     """Return the settings of a student's YAML.
 
     Raises:
         BadInput: there is none of this name.
     """
-    folder = ROOT / "conf" / "student"
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    known = sorted(path.stem for path in (ROOT / "conf" / "student").glob("*.yaml"))
     if name not in known:
         raise BadInput(f"no student is called {name}: allowed are {', '.join(known)}")
-    found: Any = OmegaConf.to_container(OmegaConf.load(folder / f"{name}.yaml"))
-    return found
+    return defaults("student", name)
 
 
 @cache
-def method_defaults(name: str) -> dict[str, Any]:
-    """Return the settings of a method's YAML; empty if it has none (any more)."""
-    path = ROOT / "conf" / "method" / f"{name}.yaml"
+def defaults(group: str, name: str) -> dict[str, Any]:
+    """Return the settings of a YAML in conf/; empty if there is none (any more)."""
+    path = ROOT / "conf" / group / f"{name}.yaml"
     found: Any = OmegaConf.to_container(OmegaConf.load(path)) if path.is_file() else {}
     return found
 
@@ -274,7 +271,7 @@ def _assistants_science(config: dict[str, Any], cache_dir: Path) -> dict[str, An
     """
     given = config["method"]["assistants"]
     chain = given if isinstance(given, list) else [given]
-    names = [one for one in chain if isinstance(one, str) and one != "auto"]
+    names = [one for one in chain if isinstance(one, str) and given != "auto"]
     students = {name: _model_science(student_settings(name), cache_dir) for name in names}
     return {"recipe": config["teacher"]["recipe"], "students": students}
 
@@ -291,7 +288,8 @@ def assistant_key(science_part: dict[str, Any], name: str, number: int) -> str:
         name: of the assistant; the ones above it are told by the method's settings.
         number: its place in the chain, from 1.
     """
-    parts = [science_part["method"], science_part["assistants"], number]
+    rows = science_part["data"]["train"]  # the teacher may have had others
+    parts = [rows, science_part["method"], science_part["assistants"], number]
     teacher = teacher_key(science_part)
     return f"{name}-{science_part['task']['name']}-{digest([teacher, name, *parts])[:10]}"
 

@@ -66,7 +66,7 @@ class LiveTeacher:
     ) -> None:
         self.name = name
         self._model = model.eval().requires_grad_(False)
-        self._order = label_order
+        self.label_order = label_order
         self.snapshots = list(snapshots)
         best = model.hf.state_dict()
         self._best = {k: v.clone() for k, v in best.items()} if snapshots else best
@@ -98,9 +98,9 @@ class LiveTeacher:
         """
         self._go_to(at)
         outputs = self._model.outputs(batch["teacher"], needs)
-        if self._order is None:
+        if self.label_order is None:
             return outputs
-        return replace(outputs, logits=outputs.logits[:, self._order])
+        return replace(outputs, logits=outputs.logits[:, self.label_order])
 
     def _go_to(self, at: float | None) -> None:
         if at == self._at:
@@ -117,7 +117,7 @@ class LiveTeacher:
         config = self._model.hf.config.to_dict()
         about = {k: v for k, v in sorted(config.items()) if k not in IRRELEVANT}
         weights = self._weights if at is None else file_hash(self._snapshot(at), cache_dir)
-        return digest([type(self._model.hf).__name__, repr(about), self._order, weights])
+        return digest([type(self._model.hf).__name__, repr(about), self.label_order, weights])
 
     @cached_property
     def _weights(self) -> str:

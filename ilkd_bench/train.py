@@ -76,15 +76,15 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
     teacher_dev = measure_teacher(
         measured, task, splits["dev"], allow_weak=config["teacher"]["allow_weak"], **where
     )
-    if method.assistants:
-        live, made = taught(config, science, task, method, live, **where)
-        facts["assistants"] = made
-        splits = read_splits(config, task, student, live.model)
     teacher = answering(config, live, splits, "train", phases, **where)
-    with seeded(config["seed"]):
+    with seeded(2**31 + config["seed"]):  # not the numbers that its projections were drawn from
         method.prepare(splits["train"].labels, splits["train"].index)
     weights = config["method"]["weights"]
     check_terms(student, method, weights, teacher, splits["train"], phases, where["device"])
+    if method.assistants:
+        live, facts["assistants"] = taught(config, science, task, method, live, **where)
+        splits = read_splits(config, task, student, live.model)
+        teacher = answering(config, live, splits, "train", phases, **where)
     if config["compile"]:
         student.hf.compile(dynamic=True)  # lengths differ from batch to batch
     teacher_seconds = time.perf_counter() - started

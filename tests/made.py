@@ -44,7 +44,7 @@ def record(
     config = {
         "teacher": {"name": teacher},
         "student": {"name": student},
-        "method": (settings.method_defaults(method) or {"name": method}) | (changes or {}),
+        "method": (settings.defaults("method", method) or {"name": method}) | (changes or {}),
         "task": {
             "name": task,
             "metric": metric,

@@ -57,7 +57,7 @@ class Pair:
 @cache
 def pair(student: Side, teacher: Side, classes: int) -> Pair:
     """A student, a teacher with two snapshots, and six rows of two sentences each."""
-    s, t = _model(student, classes, seed=1), _model(teacher, classes, seed=2)
+    s, t = model(student, classes, seed=1), model(teacher, classes, seed=2)
     live = LiveTeacher(t, snapshots=_snapshots(teacher, classes))
     labels = torch.arange(6) % classes if classes > 1 else torch.linspace(0, 5, 6)
     return Pair(s, live, Split(labels, torch.arange(6), _read(s), _read(t)))
@@ -93,7 +93,7 @@ def terms(
 
 
 @cache
-def _model(side: Side, classes: int, seed: int) -> Model:
+def model(side: Side, classes: int, seed: int) -> Model:
     config, tokenizer = _saved(side.family, side.layers, side.width)
     config = deepcopy(config)
     config.num_attention_heads = side.heads
@@ -115,7 +115,7 @@ def _snapshots(side: Side, classes: int) -> list[Path]:
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
     paths = [folder / f"epoch-{number + 1:03d}.safetensors" for number in range(2)]
     for number, path in enumerate(paths):
-        checkpoints.save_weights(_model(side, classes, seed=3 + number), path)
+        checkpoints.save_weights(model(side, classes, seed=3 + number), path)
     return paths
 
 

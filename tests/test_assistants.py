@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pairs
 import pytest
 import torch
 import toys
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
-from ilkd_bench import assistants, launch, scores, settings, train
+from ilkd_bench import assistants, launch, models, scores, settings, tasks, train
 from ilkd_bench.methods.takd import TAKD
+from ilkd_bench.teacher import LiveTeacher
 from ilkd_bench.types import BadInput, Incompatible
 
 CHAIN = ("method=takd", "student.layers=1")
 """3 layers teach 2, which teach 1."""
+
+SIZES: dict[str, Any] = {
+    **{"layers": 1, "width": 8, "heads": 1, "intermediate": 8, "positions": 128, "dropout": 0},
+    **{"initializer_range": 0.1, "residual_scale": 0.1, "first_score": 0},
+}
 
 
 def takd(assistants: Any, student: int = 6, teacher: int = 12) -> TAKD:
@@ -50,7 +58,7 @@ def test_a_pair_without_a_depth_between_is_incompatible() -> None:
         takd("auto", 3, 4)
 
 
-@pytest.mark.parametrize("wrong", [[], 0, [2.5], [True], None, [-1]])
+@pytest.mark.parametrize("wrong", [[], 0, [2.5], [True], None, [-1], ["auto"], [9, "auto"]])
 def test_other_values_are_bad_input(wrong: Any) -> None:
     with pytest.raises(BadInput, match=r"method\.assistants"):
         takd(wrong)
@@ -84,6 +92,15 @@ def test_what_an_assistant_depends_on(tmp_path: Path) -> None:
         assert plan(tmp_path, other).id != plain.id, other
 
 
+def test_an_assistant_depends_on_its_own_training_rows(tmp_path: Path) -> None:
+    """Where the teacher has other ones than the student, as in the demo tasks."""
+    job = plan(tmp_path)
+    assert {"teacher", "train"} <= set(job.science["data"])
+    other = job.science | {"data": job.science["data"] | {"train": "others"}}
+    assert settings.assistant_key(other, "a", 1) != key(job)
+    assert settings.teacher_key(other) == settings.teacher_key(job.science)
+
+
 def test_methods_without_assistants_do_not_speak_of_them(tmp_path: Path) -> None:
     (job,) = launch.plan(toys.small(tmp_path, "method=vanilla"))
     assert "assistants" not in job.science
@@ -104,6 +121,47 @@ def test_the_recipe_counts_next_to_a_given_teacher(tmp_path: Path) -> None:
     settings.without_effect(config, {"teacher.recipe.epochs", "teacher.checkpoint"})
     with pytest.raises(BadInput, match=r"teacher\.layers has no effect"):
         settings.without_effect(config, {"teacher.layers", "teacher.checkpoint"})
+
+
+def test_recipes_next_to_a_given_teacher_are_told_apart(tmp_path: Path) -> None:
+    """Elsewhere the recipe is that of the teacher, and of the whole table."""
+    config = plan(tmp_path).science
+    given = config | {"teacher": {"name": "tiny12", "checkpoint": "abc"}}
+    usual = settings.defaults("teacher", "tiny12")["recipe"]
+    for recipe, told in ((usual, "takd"), (usual | {"epochs": 3}, "takd (recipe.epochs=3)")):
+        made = given | {"assistants": config["assistants"] | {"recipe": recipe}}
+        assert scores.place(made)["method"] == told
+
+
+def test_a_weak_assistant_is_refused_by_name(tmp_path: Path) -> None:
+    """A teacher that is accepted, and an assistant of random weights that has learned nothing."""
+    words = ("teacher.allow_weak=false", "method.assistants=tiny3", "limit_eval=64")
+    job = plan(tmp_path, *words, "teacher.layers=12", "teacher.recipe.epochs=1")
+    model = models.tiny(**SIZES, labels=["a", "b"], seed=0)
+    weak = LiveTeacher(model, name="tiny3")
+    where = {"device": torch.device("cpu"), "batch_size": 8}
+    task = tasks.Task(**job.config["task"])
+    with torch.no_grad():
+        model.hf.classifier.weight.zero_()
+        model.hf.classifier.bias.copy_(torch.tensor([1.0, 0.0]))  # one answer
+    with pytest.raises(BadInput, match=r"the assistant tiny3 scores .*teacher\.allow_weak=true"):
+        assistants._refuse_weak(job.config, task, weak, **where)
+    job.config["teacher"]["allow_weak"] = True
+    assistants._refuse_weak(job.config, task, weak, **where)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+def test_labels_in_another_order_are_put_right(family: str) -> None:
+    """The outputs of a checkpoint whose labels are b, c, a are those of a, b, c afterwards."""
+    model = copy.deepcopy(pairs.model(pairs.Side(family), 3, seed=0))
+    rows = {"input_ids": torch.tensor([[5, 6, 7]]), "attention_mask": torch.ones(1, 3).long()}
+    with torch.no_grad():
+        before = model.hf.eval()(**rows).logits
+        models.relabel(model.hf, [2, 0, 1], ["a", "b", "c"])
+        after = model.hf(**rows).logits
+    torch.testing.assert_close(after, before[:, [2, 0, 1]])
+    assert model.hf.config.id2label == {0: "a", 1: "b", 2: "c"}
+    assert model.hf.config.label2id == {"a": 0, "b": 1, "c": 2}
 
 
 def ran(job: Any) -> dict[str, Any]:
@@ -150,14 +208,9 @@ def test_a_chain_is_distilled_once_and_the_last_one_teaches(
 
 def batch(job: Any) -> dict[str, torch.Tensor]:
     """The first 8 training rows as the demo models read them, made by the plain tokenizer."""
-    from ilkd_bench import tasks
-    from ilkd_bench.models import tiny
-
     task = tasks.Task(**job.config["task"])
     rows = tasks.read(task, "train", data_dir=None, limit=64)
-    sizes = dict(layers=1, width=8, heads=1, intermediate=8, positions=128, dropout=0)
-    scales = dict(initializer_range=0.1, residual_scale=0.1, first_score=0)
-    tokenizer = tiny(labels=task.labels, seed=0, **sizes, **scales).tokenizer  # type: ignore[arg-type]
+    tokenizer = models.tiny(**SIZES, labels=task.labels, seed=0).tokenizer
     read = tokenizer(
         [text[0] for text in zip(*rows.texts, strict=True)][:8], padding=True, return_tensors="pt"
     )

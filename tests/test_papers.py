@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ilkd_bench.papers import TABLES, Table
-from ilkd_bench.settings import ROOT, method_defaults
+from ilkd_bench.settings import ROOT, defaults
 
 
 def choices(group: str) -> set[str]:
@@ -30,7 +30,7 @@ def test_methods_exist_and_their_changes_are_settings(table: Table) -> None:
         if changed:
             for word in changed.removesuffix(")").split():
                 key, _, value = word.partition("=")
-                assert str(method_defaults(name)[key]) != value, "that is the default: no change"
+                assert str(defaults("method", name)[key]) != value, "that is the default: no change"
 
 
 def test_tasks_and_their_splits_exist(table: Table) -> None:

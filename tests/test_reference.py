@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 from made import record, seeds
 
-from ilkd_bench import reference, scores
+from ilkd_bench import reference, settings
 
 HEAD = "source,table,split,teacher,student,method,setting,task,metric,value,verified\n"
 PAIR = {"teacher": "bert_base", "student": "bert_6"}
@@ -299,5 +299,5 @@ def test_each_pair_and_setting_has_its_own_line(tmp_path: Path) -> None:
 def test_the_claims_name_methods_that_there_are() -> None:
     for claim in reference.CLAIMS:
         for method in (*claim.left, *claim.right):
-            assert scores.method_defaults(method)
+            assert settings.defaults("method", method)
         assert not set(claim.left) & set(claim.right) and claim.split in ("dev", "ood")

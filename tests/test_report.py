@@ -35,7 +35,7 @@ def record(
     config = {
         "teacher": {"name": teacher},
         "student": {"name": "small"},
-        "method": settings.method_defaults(method) or {"name": method},
+        "method": settings.defaults("method", method) or {"name": method},
         "task": {"name": task, "metric": "accuracy", "ood": {"paws": {"metric": "accuracy"}}},
         "data": {"train": "t", "dev": "d"},
         "seed": seed,

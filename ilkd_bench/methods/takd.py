@@ -6,8 +6,9 @@ the first one, each assistant the next, and the last one the student, every time
     loss = (1 - w) ce + w T^2 KL(one above || pupil)
 
 An assistant is distilled once, stored like a teacher, and used by all runs. It is trained by the
-teacher's recipe (epochs, learning rate, batch size, seed), so that it depends on no setting of the
-runs that it serves; that is ours. w and T for text are not known: those of `vanilla` are taken.
+teacher's recipe (epochs, learning rate, batch size, seed), so that no seed, learning rate or batch
+size of the runs that it serves makes another one; that is ours. w and T for text are not known:
+those of `vanilla` are taken.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class TAKD(Vanilla):
         if assistants == "auto":
             assistants = -(-(student.layers + teacher.layers) // 2)
         chain = assistants if isinstance(assistants, list) else [assistants]
+        if "auto" in chain:
+            raise BadInput(f"method.assistants={assistants}: auto stands alone, in no list")
         if not chain:
             raise BadInput("method.assistants=[]: without assistants this is method=vanilla")
         depths = [

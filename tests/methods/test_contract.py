@@ -130,12 +130,18 @@ def case(variant: tuple[str, dict[str, Any]], pair: tuple[Spec, Spec]) -> Case:
 
 
 class BestOnly:
-    """A teacher without snapshots answers with its best weights at any time."""
+    """A teacher without snapshots answers with its best weights at any time, once it was moved."""
 
     def __init__(self, teacher: LiveTeacher) -> None:
         self._teacher = teacher
+        self._moved = False
+
+    def to(self, device: torch.device) -> None:
+        self._teacher.to(device)
+        self._moved = True
 
     def outputs(self, batch: Any, needs: frozenset[str], at: float | None = None) -> Any:
+        assert self._moved, "it may be on another device"
         return self._teacher.outputs(batch, needs)
 
 
