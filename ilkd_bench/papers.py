@@ -359,8 +359,8 @@ _SELECTION_TABLES = [
         columns=columns(("MNLI", "mnli"), ("QQP", "qqp"), ("QNLI", "qnli"), ("SST-2", "sst2")),
         sweep="layer_selection",
         note=f"{HIDDEN} The study matches all tokens of all layers, the last one included; here "
-        "PKD's first token of the intermediate layers, two of them, so that Random matching is Forward "
-        "or Reverse, as the seed has it. The study has no random matching of copied layers.",
+        "PKD's first token of the intermediate layers, two of them, so that Random matching is "
+        "Forward or Reverse, as the seed has it. The study has none of copied layers.",
     )
 ]
 
