@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from benchmarks import growth, job, methods, peak, peers, report, sweep
-from ilkd_bench.environment import environment
+from ilkd_bench.plumbing.hardware import environment
 
 HERE = Path(__file__).parent
 TASKS = ["mrpc", "sst2"]

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from benchmarks.job import PAIR, checkpoint, config, model, split
-from ilkd_bench import launch
-from ilkd_bench.run import execute
-from ilkd_bench.tasks import Task
-from ilkd_bench.teacher import LiveTeacher, banked
+from ilkd_bench.data.tasks import Task
+from ilkd_bench.jobs import plan
+from ilkd_bench.jobs.job import execute
+from ilkd_bench.teachers.banked import banked
+from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.types import Phase
 
 FULL = Phase("full", 1, frozenset({"logits", "cls", "mean"}))
@@ -116,7 +117,7 @@ def _runs(data_dir: Path, folder: Path, size: int) -> dict[str, float]:
 
 def _do(words: list[str]) -> dict[str, float]:
     started = time.perf_counter()
-    for job in launch.plan(words):
+    for job in plan.plan(words):
         record = execute(job)
         if record["status"] != "done":
             raise RuntimeError(record["reason"])

@@ -13,24 +13,27 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from ilkd_bench import grammar, launch, models
-from ilkd_bench.data import Split, encode
-from ilkd_bench.models import Model
-from ilkd_bench.tasks import Rows, Task, read
+from ilkd_bench.data import grammar
+from ilkd_bench.data.batches import Split
+from ilkd_bench.data.tasks import Rows, Task, read
+from ilkd_bench.data.tokens import encode
+from ilkd_bench.models import build
+from ilkd_bench.models.model import Model
+from ilkd_bench.settings import groups
 
 PAIR = ("teacher=minilm_l6", "student=minilm_l3")
 
 
 def config(*words: str) -> dict[str, Any]:
     """Return the resolved configuration of a command line."""
-    with initialize_config_dir(version_base="1.3", config_dir=str(launch.ROOT / "conf")):
+    with initialize_config_dir(version_base="1.3", config_dir=str(groups.ROOT / "conf")):
         found: Any = OmegaConf.to_container(compose("config", overrides=list(words)), resolve=True)
     return found
 
 
 def model(about: dict[str, Any], labels: list[str]) -> Model:
     """Build the teacher or the student of a configuration."""
-    return models.pretrained(
+    return build.pretrained(
         labels=labels,
         seed=0,
         path=about["path"],

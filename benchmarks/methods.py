@@ -11,18 +11,19 @@ import torch
 from torch import Tensor
 
 from benchmarks.job import PAIR, config, model, rotated, seconds, split
-from ilkd_bench import settings
-from ilkd_bench.checkpoints import save_weights
-from ilkd_bench.data import batch_order, to_device
-from ilkd_bench.environment import precision_here
+from ilkd_bench.data.batches import batch_order, to_device
+from ilkd_bench.data.tasks import Task
 from ilkd_bench.methods.base import Method
-from ilkd_bench.models import Model
-from ilkd_bench.module import show, weighted_sum
-from ilkd_bench.tasks import Task
-from ilkd_bench.teacher import LiveTeacher, banked, can_bank
+from ilkd_bench.models.model import Model
+from ilkd_bench.plumbing.hardware import precision_here
+from ilkd_bench.settings import groups
+from ilkd_bench.teachers.banked import banked, can_bank
+from ilkd_bench.teachers.finetuned import save_weights
+from ilkd_bench.teachers.live import LiveTeacher
+from ilkd_bench.training.module import show, weighted_sum
 from ilkd_bench.types import Clock, Incompatible
 
-METHODS = sorted(path.stem for path in (settings.ROOT / "conf/method").glob("*.yaml"))
+METHODS = sorted(path.stem for path in (groups.ROOT / "conf/method").glob("*.yaml"))
 BASE = "finetune"
 
 
@@ -82,7 +83,7 @@ def _step(
     """Return a whole training step of a method, with a student and an optimiser of its own."""
     about = config(*PAIR, f"method={name}")["method"]
     student = copy.deepcopy(plain).train().to(device)
-    method: Method = settings.construct(
+    method: Method = groups.construct(
         about, drop=("weights",), student=student.spec, teacher=live.spec
     )
     method.prepare(rows.labels, rows.index)

@@ -9,7 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.job import PAIR, config, median, model, seconds
-from ilkd_bench.models import Model
+from ilkd_bench.models.model import Model
 
 BATCH, LENGTH = 32, 128
 SIZE = 2048  # of the square matrices that give the peak

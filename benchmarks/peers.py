@@ -21,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 import yaml
 
-from ilkd_bench import models
+from ilkd_bench.models import build
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = Path(__file__).parent / "contenders"
@@ -155,7 +155,7 @@ def prepare(
     (folder / "rows.jsonl").write_text(text, encoding="utf-8")
     for role, preset in (("teacher", "minilm_l6"), ("student", "minilm_l3")):
         settings = _settings(f"{role}/{preset}")
-        model = models.pretrained(
+        model = build.pretrained(
             labels=about["labels"],
             seed=seed,
             path=settings["path"],

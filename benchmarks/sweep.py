@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.job import PAIR, checkpoint
-from ilkd_bench import launch, train
+from ilkd_bench.jobs import plan
+from ilkd_bench.training import train
 
 METHODS = ("rail_l", "pkd", "alp")
 SEEDS = range(5)
@@ -43,7 +44,7 @@ def measure(data_dir: Path, folder: Path, *, rows: int, epochs: int) -> list[dic
 
 
 def _run(folder: Path, words: list[str]) -> dict[str, float]:
-    (job,) = launch.plan([*words, f"results_dir={folder / 'results'}"])
+    (job,) = plan.plan([*words, f"results_dir={folder / 'results'}"])
     job.folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     record = train.run(job.config, job.science, job.folder)

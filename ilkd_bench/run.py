@@ -12,20 +12,21 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from ilkd_bench import launch, mirror
-from ilkd_bench.jobs import execute
-from ilkd_bench.processes import Terminated, terminable
-from ilkd_bench.sweep import Sweep, announce, report
+from ilkd_bench.jobs import plan, wandb_group
+from ilkd_bench.jobs.job import execute
+from ilkd_bench.jobs.sweep import Sweep, announce, report
+from ilkd_bench.plumbing.processes import Terminated, terminable
+from ilkd_bench.settings import groups
 from ilkd_bench.types import BadInput
 
 
-@hydra.main(version_base="1.3", config_path=str(launch.ROOT / "conf"), config_name="config")
+@hydra.main(version_base="1.3", config_path=str(groups.ROOT / "conf"), config_name="config")
 def hydra_main(config: DictConfig) -> None:
     """Do the run that Hydra composed, where one of its launchers carries the runs out."""
     os.chdir(HydraConfig.get().runtime.cwd)  # Ray's workers are somewhere else
     resolved: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     with terminable():
-        execute(launch.job(resolved, words=list(HydraConfig.get().overrides.task)))
+        execute(plan.job(resolved, words=list(HydraConfig.get().overrides.task)))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -40,33 +41,33 @@ def main(argv: Sequence[str]) -> int:
     flags = [word for word in argv if word in ("-m", "--multirun")]
     argv = flags + [word for word in argv if word not in flags]  # wherever -m was typed
     sys.argv[1:] = argv
-    if launch.asks_for_information(argv):
+    if plan.asks_for_information(argv):
         hydra_main()
         return 0
-    elsewhere = launch.uses_other_launcher(argv)
+    elsewhere = plan.uses_other_launcher(argv)
     try:
-        if elsewhere and launch.repeats(argv):
+        if elsewhere and plan.repeats(argv):
             raise BadInput(
                 "protocol=select_then_repeat is one command on Hydra's default launcher only. Type "
                 "two here: the grid with seed=0, and when it is done the other seeds with lr=best "
                 "batch_size=best"
             )
-        jobs = launch.plan(argv)
-        launch.require_writable(jobs)
+        jobs = plan.plan(argv)
+        plan.require_writable(jobs)
     except BadInput as error:
         return refuse(error)
     try:
         with terminable():
-            mirror.prepare([job.config for job in jobs], argv)
+            wandb_group.prepare([job.config for job in jobs], argv)
             announce(jobs)
             if elsewhere:
-                sys.argv += mirror.words(jobs[0].config["logger"])
+                sys.argv += wandb_group.words(jobs[0].config["logger"])
                 hydra_main()
             else:
                 Sweep(jobs).carry_out()
-            if launch.repeats(argv):
-                repetition = launch.plan(argv, repeat=True)
-                mirror.prepare([job.config for job in repetition], argv)
+            if plan.repeats(argv):
+                repetition = plan.plan(argv, repeat=True)
+                wandb_group.prepare([job.config for job in repetition], argv)
                 announce(repetition)
                 Sweep(repetition).carry_out()
                 known = {job.id for job in jobs}

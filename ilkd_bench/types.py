@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
+
 NEEDS = frozenset("logits cls mean hidden attention queries keys values".split())
 """What a method may ask a model to show: the field names of `Outputs`."""
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from ilkd_bench import findings, scores, settings, store
-from ilkd_bench.findings import Findings
+from ilkd_bench.comparison import results, scores
+from ilkd_bench.comparison.results import Findings
+from ilkd_bench.records.record import run_folder
+from ilkd_bench.settings import groups, identity
 
 
 def record(
@@ -44,7 +46,7 @@ def record(
     config = {
         "teacher": {"name": teacher},
         "student": {"name": student},
-        "method": (settings.defaults("method", method) or {"name": method}) | (changes or {}),
+        "method": (groups.defaults("method", method) or {"name": method}) | (changes or {}),
         "task": {
             "name": task,
             "metric": metric,
@@ -62,8 +64,8 @@ def record(
         "limit_eval": None,
     } | other
     found: dict[str, Any] = {
-        "schema": store.SCHEMA,
-        "id": settings.run_id(config),
+        "schema": identity.SCHEMA,
+        "id": identity.run_id(config),
         "status": status,
         "reason": None if status == "done" else "because",
         "config": config,
@@ -87,7 +89,7 @@ def seeds(values: Sequence[float], *given: Any, **other: Any) -> list[dict[str, 
 
 
 def folder_of(root: Path, item: dict[str, Any]) -> Path:
-    return store.run_folder(root, item["config"], item["id"])
+    return run_folder(root, item["config"], item["id"])
 
 
 def write(root: Path, items: Sequence[dict[str, Any]]) -> list[Path]:
@@ -101,7 +103,7 @@ def write(root: Path, items: Sequence[dict[str, Any]]) -> list[Path]:
 
 def load(root: Path, items: Sequence[dict[str, Any]]) -> Findings:
     write(root, items)
-    return findings.load(root)
+    return results.load(root)
 
 
 def read(root: Path, items: Sequence[dict[str, Any]]) -> pd.DataFrame:

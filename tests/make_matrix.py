@@ -16,10 +16,11 @@ import torch
 import toys
 from pairs import Side
 
-from ilkd_bench import checkpoints
 from ilkd_bench.methods.base import Method
-from ilkd_bench.store import write_text
-from ilkd_bench.teacher import BANKED, LOGITS, can_bank
+from ilkd_bench.plumbing.files import write_text
+from ilkd_bench.teachers import finetuned
+from ilkd_bench.teachers.banked import BANKED, can_bank
+from ilkd_bench.teachers.live import LOGITS
 from ilkd_bench.types import Incompatible
 
 PAGE = Path(__file__).parent.parent / "docs" / "methods.md"
@@ -118,7 +119,7 @@ def checkpoint(method: Method, reasons: Reasons) -> str:
     """Tell whether a teacher that comes without its training can teach."""
     follows = any(phase.teacher_at is not None for phase in method.phases(pairs.EPOCHS))
     try:
-        checkpoints.require_snapshots("FOLDER", follows)
+        finetuned.require_snapshots("FOLDER", follows)
     except Incompatible as error:
         return "no " + reasons.mark(str(error))
     return "yes"

@@ -13,17 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import toys
-from test_models import load, save
+from families import load, save
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
-from ilkd_bench import checkpoints, models, ready, settings
-from ilkd_bench.data import Encoded, Split, encode
+from ilkd_bench.data.batches import Split
+from ilkd_bench.data.tasks import Rows
+from ilkd_bench.data.tokens import Encoded, encode
 from ilkd_bench.methods.base import Method
-from ilkd_bench.models import Model
-from ilkd_bench.module import show
-from ilkd_bench.tasks import Rows
-from ilkd_bench.teacher import LiveTeacher
+from ilkd_bench.models import build
+from ilkd_bench.models.model import Model
+from ilkd_bench.settings import groups
+from ilkd_bench.teachers import finetuned
+from ilkd_bench.teachers.live import LiveTeacher
+from ilkd_bench.training import inputs
+from ilkd_bench.training.module import show
 from ilkd_bench.types import Clock, Phase
 
 method_settings = cache(toys.method_settings)
@@ -70,15 +74,15 @@ def method(name: str, of: Pair) -> Method:
         Incompatible: it refuses the sizes of the pair.
     """
     sizes = {"student": of.student.spec, "teacher": of.teacher.spec}
-    with models.seeded(0):
-        chosen: Method = settings.construct(method_settings(name), drop=("weights",), **sizes)
+    with build.seeded(0):
+        chosen: Method = groups.construct(method_settings(name), drop=("weights",), **sizes)
         chosen.prepare(of.split.labels, of.split.index)
     return chosen
 
 
 def check_tokens(chosen: Method, of: Pair) -> None:
     """Refuse, as a run does, what compares tokens where the models read other ones."""
-    ready.check_tokens("the method", chosen, of.split)
+    inputs.check_tokens("the method", chosen, of.split)
 
 
 def terms(
@@ -98,7 +102,7 @@ def model(side: Side, classes: int, seed: int) -> Model:
     config = deepcopy(config)
     config.num_attention_heads = side.heads
     config.num_labels = classes
-    with models.seeded(seed):
+    with build.seeded(seed):
         hf = AutoModelForSequenceClassification.from_config(config)
     return Model(hf.eval(), tokenizer)
 
@@ -115,7 +119,7 @@ def _snapshots(side: Side, classes: int) -> list[Path]:
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
     paths = [folder / f"epoch-{number + 1:03d}.safetensors" for number in range(2)]
     for number, path in enumerate(paths):
-        checkpoints.save_weights(model(side, classes, seed=3 + number), path)
+        finetuned.save_weights(model(side, classes, seed=3 + number), path)
     return paths
 
 

@@ -14,16 +14,24 @@ from omegaconf import OmegaConf
 from torch import Tensor
 from transformers import BertConfig, BertForSequenceClassification
 
-from ilkd_bench import features, launch, models, settings, store
-from ilkd_bench.data import Encoded, Split
-from ilkd_bench.fit import Settings
+from ilkd_bench.data.batches import Split
+from ilkd_bench.data.tokens import Encoded
+from ilkd_bench.functional import features
 from ilkd_bench.methods.base import Method
-from ilkd_bench.models import Model
-from ilkd_bench.module import Optimisation
+from ilkd_bench.models import build
+from ilkd_bench.models.model import Model
+from ilkd_bench.records.record import read_record, run_folders
+from ilkd_bench.settings import groups
+from ilkd_bench.training.loop import Settings
+from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
 
-CONF = launch.ROOT / "conf"
+CONF = groups.ROOT / "conf"
 METHODS = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
+
+CLOSE = 1e-5
+HALF = 2.0**-11
+"""The largest relative error of rounding to float16 (11 significant bits)."""
 
 SMALL = (
     "teacher.layers=3",
@@ -57,8 +65,8 @@ def small(folder: Path, *overrides: str) -> list[str]:
 
 def records(results_dir: Path) -> Iterator[dict[str, Any]]:
     """Every whole record below a folder, ordered by path, with its ``folder``."""
-    for folder in store.run_folders(results_dir):
-        record = store.read_record(folder)
+    for folder in run_folders(results_dir):
+        record = read_record(folder)
         if record is not None:
             yield record | {"folder": folder.relative_to(results_dir).as_posix()}
 
@@ -74,7 +82,7 @@ def method_settings(name: str) -> dict[str, Any]:
 def method(name: str, student: Spec, teacher: Spec, **changes: Any) -> Method:
     """A method as its YAML states it, with some settings changed."""
     chosen = method_settings(name) | changes
-    return settings.construct(chosen, drop=("weights",), student=student, teacher=teacher)
+    return groups.construct(chosen, drop=("weights",), student=student, teacher=teacher)
 
 
 def spec(layers: int, width: int = 4, classes: int = 3) -> Spec:
@@ -214,7 +222,7 @@ def model(
     labels: Sequence[str] | None = None,
 ) -> Model:
     """A BERT with random weights that reads ``WORDS``; in eval mode, like a loaded one."""
-    tokenizer = models.word_tokenizer(WORDS, positions)
+    tokenizer = build.word_tokenizer(WORDS, positions)
     config = BertConfig(
         vocab_size=len(tokenizer),
         num_hidden_layers=layers,
@@ -230,7 +238,7 @@ def model(
     if labels is not None:
         config.id2label = dict(enumerate(labels))
         config.label2id = {name: number for number, name in enumerate(labels)}
-    with models.seeded(seed):
+    with build.seeded(seed):
         return Model(BertForSequenceClassification(config).eval(), tokenizer)
 
 

@@ -16,14 +16,16 @@ import numpy as np
 import torch
 from protocol import GRADIENT_CLIP, TEMPERATURE, WEIGHT_DECAY, Job, Row, Train, serve
 
-from ilkd_bench import models
-from ilkd_bench.data import Encoded, Split, encode
-from ilkd_bench.fit import Settings, loaders, trainer
+from ilkd_bench.data.batches import Split
+from ilkd_bench.data.tasks import Rows
+from ilkd_bench.data.tokens import Encoded, encode
 from ilkd_bench.methods.pkd import PKD
-from ilkd_bench.models import Model
-from ilkd_bench.module import DistillModule, Optimisation, Teacher
-from ilkd_bench.tasks import Rows
-from ilkd_bench.teacher import LiveTeacher, banked
+from ilkd_bench.models.build import pretrained
+from ilkd_bench.models.model import Model
+from ilkd_bench.teachers.banked import banked
+from ilkd_bench.teachers.live import LiveTeacher, Teacher
+from ilkd_bench.training.loop import Settings, loaders, trainer
+from ilkd_bench.training.module import DistillModule, Optimisation
 
 LABELS = ["0", "1"]
 
@@ -82,7 +84,7 @@ def split_of(job: Job, rows: list[Row], model: Model, cache_dir: Path) -> Split:
 
 def build(job: Job, rows: list[Row]) -> Train:
     teacher, student = (
-        models.pretrained(labels=LABELS, seed=job["seed"], path=job[role], revision=None)
+        pretrained(labels=LABELS, seed=job["seed"], path=job[role], revision=None)
         for role in ("teacher", "student")
     )
     method = PKD(

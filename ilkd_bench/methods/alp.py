@@ -19,8 +19,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ilkd_bench.layermaps import attend, overlap_groups, regular_groups
-from ilkd_bench.losses import mse
+from ilkd_bench.functional.layermaps import attend, overlap_groups, regular_groups
+from ilkd_bench.functional.losses import mse
 from ilkd_bench.methods.base import common_space, intermediate_layers, one_of
 from ilkd_bench.methods.vanilla import Vanilla
 from ilkd_bench.types import Batch, Clock, Outputs, Spec

@@ -18,8 +18,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ilkd_bench import layermaps
-from ilkd_bench.losses import unit
+from ilkd_bench.functional import layermaps
+from ilkd_bench.functional.losses import unit
 from ilkd_bench.methods.base import one_of
 from ilkd_bench.methods.vanilla import Vanilla
 from ilkd_bench.types import Batch, Clock, Outputs, Spec

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from ilkd_bench import layermaps
-from ilkd_bench.losses import unit
+from ilkd_bench.functional import layermaps
+from ilkd_bench.functional.losses import unit
 from ilkd_bench.methods.base import one_of, positive, share_below_one
 from ilkd_bench.methods.vanilla import Vanilla
 from ilkd_bench.types import BadInput, Batch, Clock, Outputs, Spec

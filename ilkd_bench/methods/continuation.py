@@ -20,9 +20,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ilkd_bench.losses import cross_entropy, full
+from ilkd_bench.functional.losses import cross_entropy, full
+from ilkd_bench.functional.schedules import falling_temperature, smoothing_factor
 from ilkd_bench.methods.base import Method, positive, share_below_one
-from ilkd_bench.schedules import falling_temperature, smoothing_factor
 from ilkd_bench.types import Batch, Clock, Outputs, Spec
 
 

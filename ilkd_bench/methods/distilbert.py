@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ilkd_bench.losses import masked_cosine
+from ilkd_bench.functional.losses import masked_cosine
 from ilkd_bench.methods.vanilla import Vanilla
 from ilkd_bench.types import Batch, Clock, Incompatible, Outputs, Spec
 

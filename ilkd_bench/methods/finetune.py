@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ilkd_bench.losses import cross_entropy
+from ilkd_bench.functional.losses import cross_entropy
 from ilkd_bench.methods.base import Method
 from ilkd_bench.types import Batch, Clock, Outputs, Spec
 

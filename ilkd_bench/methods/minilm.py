@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ilkd_bench.features import relations
-from ilkd_bench.losses import relation_kl
+from ilkd_bench.functional.features import relations
+from ilkd_bench.functional.losses import relation_kl
 from ilkd_bench.methods.base import check_heads
 from ilkd_bench.methods.vanilla import Vanilla
 from ilkd_bench.types import Batch, Clock, Outputs, Spec

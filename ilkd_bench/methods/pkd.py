@@ -20,8 +20,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ilkd_bench import layermaps
-from ilkd_bench.losses import mse, normalized_mse
+from ilkd_bench.functional import layermaps
+from ilkd_bench.functional.losses import mse, normalized_mse
 from ilkd_bench.methods.base import common_space, one_of
 from ilkd_bench.methods.targets import TARGETS, replaced
 from ilkd_bench.methods.vanilla import Vanilla

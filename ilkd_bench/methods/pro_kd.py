@@ -21,7 +21,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ilkd_bench.losses import cross_entropy, full, mse
+from ilkd_bench.functional.losses import cross_entropy, full, mse
+from ilkd_bench.functional.schedules import falling_temperature, smoothing_factor
 from ilkd_bench.methods.base import (
     Method,
     follow_then_labels,
@@ -29,7 +30,6 @@ from ilkd_bench.methods.base import (
     positive,
     share_below_one,
 )
-from ilkd_bench.schedules import falling_temperature, smoothing_factor
 from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
 
 

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ilkd_bench.layermaps import ORDERS, random_layers
-from ilkd_bench.losses import unit
+from ilkd_bench.functional.layermaps import ORDERS, random_layers
+from ilkd_bench.functional.losses import unit
 from ilkd_bench.methods.base import one_of, positive
 from ilkd_bench.methods.vanilla import Vanilla
 from ilkd_bench.types import Batch, Clock, Outputs, Spec

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ilkd_bench.features import partners, random_like
+from ilkd_bench.functional.features import partners, random_like
 from ilkd_bench.types import Batch, Clock
 
 TARGETS = ("own", "shuffled", "random")

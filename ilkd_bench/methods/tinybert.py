@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ilkd_bench import layermaps
-from ilkd_bench.features import relations
-from ilkd_bench.losses import cross_entropy, full, masked_mse, relation_mse, soft_kl
+from ilkd_bench.functional import layermaps
+from ilkd_bench.functional.features import relations
+from ilkd_bench.functional.losses import cross_entropy, full, masked_mse, relation_mse, soft_kl
 from ilkd_bench.methods.base import (
     Method,
     check_heads,

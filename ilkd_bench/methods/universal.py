@@ -22,8 +22,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ilkd_bench.layermaps import attend
-from ilkd_bench.losses import cross_entropy, soft_kl
+from ilkd_bench.functional.layermaps import attend
+from ilkd_bench.functional.losses import cross_entropy, soft_kl
 from ilkd_bench.methods.base import intermediate_layers, one_of, positive
 from ilkd_bench.methods.rail import PerLayer
 from ilkd_bench.methods.vanilla import Vanilla

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ilkd_bench.losses import cross_entropy, soft_kl
+from ilkd_bench.functional.losses import cross_entropy, soft_kl
 from ilkd_bench.methods.base import Method, positive
 from ilkd_bench.types import BadInput, Batch, Clock, Outputs, Phase, Spec
 

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import toys
 
-from ilkd_bench.settings import ROOT
+from ilkd_bench.settings.groups import ROOT
 
 HERE = Path(__file__).parent
 FOUND = f"{HERE}{os.pathsep}{ROOT}"

@@ -19,7 +19,8 @@ import types
 from pathlib import Path
 from typing import Any
 
-from ilkd_bench import banks, jobs
+from ilkd_bench.jobs import job as jobs
+from ilkd_bench.teachers import bank
 
 FOLDER = Path(os.environ["SABOTAGE"])
 PLAN: dict[str, list[Any]] = json.loads((FOLDER / "plan.json").read_text())
@@ -108,7 +109,7 @@ def lines(kind: str) -> list[str]:
 
 # -------------------------------------------------------------------------------------- any job
 
-real_attempt, real_outcome, real_build = jobs._attempt, jobs._outcome, banks._build
+real_attempt, real_outcome, real_build = jobs._attempt, jobs._outcome, bank._build
 real_replace, real_rmtree = os.replace, shutil.rmtree
 
 
@@ -162,8 +163,8 @@ def build(folder: Path, *args: Any, **rest: Any) -> None:
     real_build(folder, *args, **rest)
 
 
-jobs._attempt, jobs._outcome, banks._build = attempt, outcome, build
-logging.getLogger("ilkd_bench.store").addFilter(waiting)
+jobs._attempt, jobs._outcome, bank._build = attempt, outcome, build
+logging.getLogger("ilkd_bench.plumbing.files").addFilter(waiting)
 os.replace, shutil.rmtree = replace, rmtree
 
 
@@ -173,13 +174,14 @@ os.replace, shutil.rmtree = replace, rmtree
 def in_training() -> None:
     import torch
 
-    from ilkd_bench import assistants, ready, teacher, train
-    from ilkd_bench.module import DistillModule
+    from ilkd_bench.teachers import banked
+    from ilkd_bench.training import inputs, make_teacher, train
+    from ilkd_bench.training.module import DistillModule
 
-    teacher.FLUSH = 1  # so that a bank of few rows is flushed several times
+    banked.FLUSH = 1  # so that a bank of few rows is flushed several times
     fit, save_student, save = train.fit, train.save_student, torch.save
     step, epoch_start = DistillModule.training_step, DistillModule.on_train_epoch_start
-    write = banks.Draft.write
+    write = bank.Draft.write
 
     def fitted(*args: Any, **rest: Any) -> Any:
         kind = rest["title"].split()[0]
@@ -218,11 +220,11 @@ def in_training() -> None:
         write(self, *args)
         at("bank write")
 
-    train.fit = ready.fit = assistants.fit = fitted
+    train.fit = inputs.fit = make_teacher.fit = fitted
     train.save_student, torch.save = half_a_student, half_saved
     DistillModule.training_step = training_step  # type: ignore[method-assign]
     DistillModule.on_train_epoch_start = on_train_epoch_start  # type: ignore[method-assign]
-    banks.Draft.write = written  # type: ignore[method-assign]
+    bank.Draft.write = written  # type: ignore[method-assign]
 
 
 # ---------------------------------------------------------------------------------- no training
@@ -245,11 +247,11 @@ def without_training() -> None:
             "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
         }
 
-    import ilkd_bench
+    import ilkd_bench.training
 
-    fake: Any = types.ModuleType("ilkd_bench.train")
+    fake: Any = types.ModuleType("ilkd_bench.training.train")
     fake.run = run
-    sys.modules["ilkd_bench.train"] = ilkd_bench.train = fake  # type: ignore[attr-defined]
+    sys.modules["ilkd_bench.training.train"] = ilkd_bench.training.train = fake  # type: ignore[attr-defined]
     jobs.hush = lambda: None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from ilkd_bench import processes, run
+from ilkd_bench import run
+from ilkd_bench.plumbing import processes
 
 if "SABOTAGE_LIGHT" in os.environ:  # no training: neither torch nor transformers is needed
     processes.PRELOAD[:] = ["sabotage"]

@@ -15,10 +15,10 @@ import torch
 import toys
 from torch import Tensor
 
-from ilkd_bench.fit import check_terms
 from ilkd_bench.methods.base import Method
-from ilkd_bench.module import show, weighted_sum
-from ilkd_bench.teacher import LiveTeacher
+from ilkd_bench.teachers.live import LiveTeacher
+from ilkd_bench.training.loop import check_terms
+from ilkd_bench.training.module import show, weighted_sum
 from ilkd_bench.types import NEEDS, BadInput, Clock, Incompatible, Spec
 
 PAIRS = {  # (student layers, width), (teacher layers, width)

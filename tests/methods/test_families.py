@@ -11,15 +11,16 @@ import pairs
 import pytest
 import torch
 import toys
+from families import FAMILIES
 from pairs import FOLDER, Pair, Side
-from test_bank_teacher import CLOSE, HALF
-from test_models import FAMILIES
 from torch import Tensor
+from toys import CLOSE, HALF
 
-from ilkd_bench.data import Encoded, Split
+from ilkd_bench.data.batches import Split
+from ilkd_bench.data.tokens import Encoded
 from ilkd_bench.methods.base import Method
-from ilkd_bench.module import weighted_sum
-from ilkd_bench.teacher import banked, can_bank
+from ilkd_bench.teachers.banked import banked, can_bank
+from ilkd_bench.training.module import weighted_sum
 from ilkd_bench.types import Incompatible
 
 SIZES = [(8, 3), (8, 1), (12, 3), (12, 1)]

@@ -10,7 +10,7 @@ import pytest
 import torch
 import toys
 
-from ilkd_bench.features import partners, random_like
+from ilkd_bench.functional.features import partners, random_like
 from ilkd_bench.types import BadInput, Batch, Clock, Incompatible, Outputs, Spec
 
 WRONG = [

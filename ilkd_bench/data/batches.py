@@ -1,0 +1,123 @@
+"""Batches whose order depends on (seed, epoch) alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from ilkd_bench.data.tokens import Encoded
+
+if TYPE_CHECKING:
+    pass
+
+
+BUCKET = 50
+"""Batches that are sorted by length together; more pads less and mixes rows less."""
+
+
+class Split(Dataset):
+    """A split as both models read it; an item is a whole batch."""
+
+    def __init__(
+        self, labels: torch.Tensor, index: torch.Tensor, student: Encoded, teacher: Encoded
+    ) -> None:
+        self.labels = labels
+        self.index = index
+        self.student = student
+        self.teacher = teacher
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: np.ndarray) -> dict[str, Any]:
+        """Return the batch of these rows; the models' inputs are one object if they are equal."""
+        student = self.student.batch(rows)
+        shared = self.teacher is self.student
+        return {
+            "student": student,
+            "teacher": student if shared else self.teacher.batch(rows),
+            "labels": self.labels[rows],
+            "index": self.index[rows],
+        }
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The length that decides the padding of each row, [N]."""
+        return np.maximum(self.student.lengths, self.teacher.lengths)
+
+
+def batch_order(lengths: np.ndarray, batch_size: int, *, seed: int, epoch: int) -> list[np.ndarray]:
+    """Return the batches of an epoch as row numbers: each row once, lengths alike in a batch.
+
+    Rows are shuffled, sorted by length within buckets of `BUCKET` batches, cut into batches, and
+    the batches are shuffled. A pure function of its arguments.
+    """
+    generator = np.random.default_rng((seed, epoch))
+    shuffled = generator.permutation(len(lengths))
+    batches = []
+    for start in range(0, len(shuffled), BUCKET * batch_size):
+        bucket = shuffled[start : start + BUCKET * batch_size]
+        bucket = bucket[np.argsort(lengths[bucket], kind="stable")]
+        batches += [bucket[i : i + batch_size] for i in range(0, len(bucket), batch_size)]
+    return [batches[i] for i in generator.permutation(len(batches))]
+
+
+class EpochBatches(Sampler):
+    """The batches of the current epoch; Lightning calls `set_epoch` before each."""
+
+    def __init__(
+        self, lengths: np.ndarray, batch_size: int, *, seed: int, first_epoch: int
+    ) -> None:
+        self.lengths, self.batch_size, self.seed = lengths, batch_size, seed
+        self.first_epoch = self.epoch = first_epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch, counted from this phase's first."""
+        self.epoch = self.first_epoch + epoch
+
+    def __len__(self) -> int:
+        return -(-len(self.lengths) // self.batch_size)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return iter(batch_order(self.lengths, self.batch_size, seed=self.seed, epoch=self.epoch))
+
+
+def sorted_batches(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
+    """Return the batches of an evaluation, longest rows first."""
+    order = np.argsort(-lengths, kind="stable")
+    return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+
+
+def loader(
+    split: Split, batches: Sampler | Sequence[np.ndarray], *, workers: int, pin: bool
+) -> DataLoader:
+    """Return a loader that yields the given batches.
+
+    Workers change nothing but the speed. The generator keeps the loader away from the global
+    random state.
+
+    Args:
+        pin: put batches into page-locked memory, from where a GPU copies while it computes.
+    """
+    return DataLoader(
+        split,
+        sampler=batches,
+        batch_size=None,
+        num_workers=workers,
+        pin_memory=pin,
+        generator=torch.Generator().manual_seed(0),
+    )
+
+
+def to_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Move the tensors of a batch, also those of its models' inputs."""
+    return {
+        name: to_device(value, device)
+        if isinstance(value, dict)
+        else value.to(device, non_blocking=True)
+        for name, value in batch.items()
+    }

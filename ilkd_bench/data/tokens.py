@@ -1,0 +1,134 @@
+"""Rows as token numbers, cached on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from ilkd_bench.data.tasks import Rows
+from ilkd_bench.plumbing.files import digest, write_json
+from ilkd_bench.types import BadInput
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The token numbers of a split, all rows end to end."""
+
+    ids: np.ndarray  # [tokens]
+    types: np.ndarray  # [tokens], segment numbers, all 0 where the tokenizer has none
+    offsets: np.ndarray  # [N+1], row i is ids[offsets[i]:offsets[i + 1]]
+    pad_id: int
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of tokens of each row, [N]."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What identifies all that a model reads: rows, tokenizer and maximal length at once."""
+        arrays = {name: _checksum(getattr(self, name)) for name in ("ids", "types", "offsets")}
+        return digest([arrays, self.pad_id])
+
+    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """Return some rows padded to the longest of them: three tensors [B, T]."""
+        lengths = self.offsets[rows + 1] - self.offsets[rows]
+        position = np.arange(lengths.max())
+        mask = position < lengths[:, None]  # [B, T]
+        where = np.where(mask, self.offsets[rows][:, None] + position, 0)
+        return {
+            "input_ids": torch.from_numpy(np.where(mask, self.ids[where], self.pad_id)).long(),
+            "attention_mask": torch.from_numpy(mask).long(),
+            "token_type_ids": torch.from_numpy(np.where(mask, self.types[where], 0)).long(),
+        }
+
+
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return what identifies a tokenizer: its whole state, special tokens included."""
+    state = tokenizer.backend_tokenizer
+    state.no_truncation()  # set by earlier calls, and no part of the identity
+    state.no_padding()
+    return hashlib.sha256(state.to_str().encode()).hexdigest()
+
+
+def encode(
+    rows: Rows, tokenizer: PreTrainedTokenizerBase, *, max_length: int, cache_dir: Path
+) -> Encoded:
+    """Tokenise a split, or read it from the cache; longer texts are cut to `max_length` tokens.
+
+    Raises:
+        BadInput: most tokens are unknown to the tokenizer, so that the text has lost its meaning.
+    """
+    texts = hashlib.sha256(json.dumps(rows.texts).encode()).hexdigest()
+    key = digest([texts, tokenizer_fingerprint(tokenizer), max_length])[:20]
+    folder = cache_dir / "tokens" / key
+    arrays = _load(folder)
+    if arrays is None:
+        arrays = _tokenise(rows, tokenizer, max_length)
+        _save(folder, arrays)
+    return Encoded(**arrays, pad_id=tokenizer.pad_token_id)
+
+
+def _tokenise(
+    rows: Rows, tokenizer: PreTrainedTokenizerBase, max_length: int
+) -> dict[str, np.ndarray]:
+    encoded = tokenizer(
+        *rows.texts, truncation=True, max_length=max_length, return_token_type_ids=True
+    )
+    lengths = [len(ids) for ids in encoded["input_ids"]]
+    arrays = {
+        "ids": np.concatenate([np.asarray(r, np.int32) for r in encoded["input_ids"]]),
+        "types": np.concatenate([np.asarray(r, np.int8) for r in encoded["token_type_ids"]]),
+        "offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+    }
+    unknown = float((arrays["ids"] == tokenizer.unk_token_id).mean())
+    if tokenizer.unk_token_id is not None and unknown > 0.5:
+        raise BadInput(
+            f"{unknown:.0%} of the tokens are unknown to the tokenizer, e.g. in "
+            f"{rows.texts[0][0]!r}. The tiny models know the words of the demo tasks only: choose "
+            "task=demo_sentiment, or other models"
+        )
+    return arrays
+
+
+def _save(folder: Path, arrays: dict[str, np.ndarray]) -> None:
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    aside.mkdir(parents=True, exist_ok=True)
+    for name, array in arrays.items():
+        np.save(aside / f"{name}.npy", array)
+    write_json(aside / "meta.json", {name: _checksum(array) for name, array in arrays.items()})
+    try:
+        os.replace(aside, folder)
+    except OSError:  # another run was first, or a damaged folder is in the way
+        if _load(folder) is None:
+            shutil.rmtree(folder)
+            os.replace(aside, folder)
+        else:
+            shutil.rmtree(aside)
+
+
+def _load(folder: Path) -> dict[str, np.ndarray] | None:
+    """Return the cached arrays; None where they are absent or damaged."""
+    try:
+        expected: dict[str, str] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        arrays = {name: np.load(folder / f"{name}.npy") for name in ("ids", "types", "offsets")}
+    except (OSError, ValueError, EOFError):
+        return None
+    whole = expected == {name: _checksum(array) for name, array in arrays.items()}
+    return arrays if whole else None
+
+
+def _checksum(array: np.ndarray) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()

@@ -1,0 +1,177 @@
+"""One run of a sweep: who it is, and an attempt at it that always leaves a record."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from ilkd_bench.plumbing import files, processes, terminal
+from ilkd_bench.plumbing.logs import crash_report, hush, logged, remove_empty, terminal_lines
+from ilkd_bench.records import retention
+from ilkd_bench.records.record import read_record, run_folder, set_aside, write_record
+from ilkd_bench.settings import identity
+from ilkd_bench.types import BadInput, Incompatible
+
+log = logging.getLogger("ilkd_bench")
+
+HELD = 75
+"""Exit code of a process that found another one at its run (EX_TEMPFAIL of sysexits.h)."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: its configuration, resolved and checked, and who it is."""
+
+    config: dict[str, Any]
+    science: dict[str, Any]
+    words: tuple[str, ...] = ()  # the command line that selects this run alone
+
+    @cached_property
+    def id(self) -> str:
+        """The run's identity."""
+        return identity.run_id(self.science)
+
+    @property
+    def folder(self) -> Path:
+        """Where the run's files go."""
+        return run_folder(Path(self.config["results_dir"]), self.config, self.id)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What is known before the run begins."""
+        return {
+            "schema": identity.SCHEMA,
+            "id": self.id,
+            "status": "running",
+            "reason": None,
+            "argv": list(self.words),
+            "config": self.science,
+        }
+
+    def is_done(self, record: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
+        """Tell whether a record says that nothing is left to do."""
+        return record is not None and record["status"] == "done" and not self.config["force"]
+
+
+def execute(job: Job, heading: str = "", *, wait: bool = True) -> dict[str, Any] | None:
+    """Do a run in a process of its own, unless it is done, and return its record.
+
+    Whatever happens to the run ends up in its record (`failed`, with the reason); the caller goes
+    on. Where another process is at the same run, this one waits, and finds it done.
+
+    Args:
+        heading: what to show above the run's bar.
+        wait: where another process is at the run; else None is returned.
+    """
+    code = processes.alone(attempt, job, heading, wait)
+    if code == HELD and not wait:
+        return None
+    record = read_record(job.folder) or job.record
+    return record if code == 0 and record["status"] != "running" else _died(job, code)
+
+
+def _died(job: Job, code: int) -> dict[str, Any]:
+    """Record the end of a run whose process could not do so itself."""
+    with terminal_lines():
+        try:
+            with files.locked(job.folder, f"another process is at {job.folder}"):
+                return _record_death(job, processes.cause(code))
+        except OSError as error:  # not even the lock can be made
+            log.error("%s: %s", job.folder, error)
+            return job.record | {"status": "failed", "reason": str(error)}
+
+
+def _record_death(job: Job, reason: str) -> dict[str, Any]:
+    record = read_record(job.folder) or job.record
+    if record["status"] == "running":  # else another process did the run meanwhile
+        record |= {"status": "failed", "reason": reason}
+        remove_empty(job.folder / "error.txt")
+        _write(write_record, job.folder, record)
+        log.error(summary(record, job.folder))
+    return record
+
+
+def attempt(job: Job, heading: str = "", wait: bool = True) -> None:
+    """Do a run in this process, unless it is done, and write its record.
+
+    Args:
+        wait: where another process is at the run; else exit with `HELD`.
+    """
+    terminal.heading = heading
+    with terminal_lines():
+        try:
+            with files.locked(job.folder, f"another process is at {job.folder}", wait=wait):
+                _attempt(job)
+        except files.Held:
+            sys.exit(HELD)
+        except OSError as error:  # nothing can be written where the record belongs
+            log.error("%s: %s", job.folder, error)
+            sys.exit(1)
+
+
+def _attempt(job: Job) -> None:
+    earlier = read_record(job.folder)
+    if job.is_done(earlier):
+        log.info("done before: %s", summary(earlier, job.folder))
+        return
+    job.folder.mkdir(parents=True, exist_ok=True)
+    if job.config["force"]:
+        set_aside(job.folder)
+        shutil.rmtree(job.folder / "checkpoint", ignore_errors=True)
+    for left in job.folder.rglob(".*"):  # by an attempt that was killed
+        if left.is_file():
+            left.unlink()
+    write_record(job.folder, job.record)
+    with logged(job.folder / "run.log"):
+        with crash_report(job.folder / "error.txt"):
+            record = job.record | _outcome(job)
+        write_record(job.folder, record)
+        log.info(summary(record, job.folder))
+    retention.tidy(job.folder, job.config["keep_student"])
+
+
+def _outcome(job: Job) -> dict[str, Any]:
+    try:
+        hush()
+        from ilkd_bench.training import train  # only here: torch takes seconds to import
+
+        return {"status": "done"} | train.run(job.config, job.science, job.folder)
+    except Incompatible as reason:
+        return {"status": "skipped", "reason": str(reason)}
+    except (Exception, SystemExit) as error:
+        kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
+        _write(files.write_text, job.folder / "error.txt", traceback.format_exc())
+        return {"status": "failed", "reason": f"{kind}{error}"}
+
+
+def _write(write: Callable[[Path, Any], None], path: Path, content: Any) -> None:
+    """Write what tells of a run's end; a full disk must not take the rest of the sweep along."""
+    try:
+        write(path, content)
+    except OSError as error:
+        log.error("%s cannot be written: %s", path, error.strerror)
+
+
+def summary(record: dict[str, Any], folder: Path) -> str:
+    """Return one line for a person: who, what came out, how long, and where it is."""
+    config = record["config"]
+    pair = f"{config['teacher']['name']} -> {config['student']['name']}"
+    who = f"{config['task']['name']}, {pair}, {config['method']['name']}, seed {config['seed']}"
+    if record["status"] != "done":
+        trace = folder / "error.txt"
+        more = f" (traceback: {trace})" if trace.is_file() else ""
+        return f"{who}: {record['status']}, {record['reason']}{more}"
+    scores = ", ".join(
+        f"{split} {name} {value:.4f}"
+        for split, values in record["scores"].items()
+        for name, value in values.items()
+        if name != "n"
+    )
+    return f"{who}: {scores}; {sum(record['seconds'].values()):.1f} s; {folder}"

@@ -1,0 +1,267 @@
+"""From a command line to the list of its runs, each checked before the first one starts."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ilkd_bench.data import tasks
+from ilkd_bench.jobs import best_setting
+from ilkd_bench.jobs.job import Job
+from ilkd_bench.settings import checks, identity
+from ilkd_bench.settings.groups import ROOT
+from ilkd_bench.types import BadInput
+
+OmegaConf.register_new_resolver("root", lambda: str(ROOT), replace=True)
+
+
+def job(config: dict[str, Any], given: set[str] | None = None, words: Sequence[str] = ()) -> Job:
+    """Check a resolved configuration and find its identity.
+
+    Args:
+        given: dotted keys that the user typed.
+        words: the overrides that select this run.
+
+    Raises:
+        BadInput: a value is not allowed, or has no effect, or there is no data for it.
+    """
+    config["task"]["ood"] = config["task"]["ood"] or {}  # task.ood=null: score no other domain
+    undecided = [key for key in best_setting.KEYS if config[key] == best_setting.BEST]
+    config |= dict.fromkeys(undecided, 1)
+    checks.check(config)
+    checks.without_effect(config, given or set())
+    task = tasks.Task(**config["task"])
+    data_dir = None if config["data_dir"] is None else Path(config["data_dir"])
+    data = tasks.fingerprints(task, data_dir, Path(config["cache_dir"]))
+    science = identity.science(config, data)
+    if undecided:
+        config |= best_setting.best(config, science, undecided)
+        science = identity.science(config, data)
+        decided = {f"{key}={best_setting.BEST}": f"{key}={config[key]}" for key in undecided}
+        words = [decided.get(word, word) for word in words]
+    return Job(config, science, tuple(words))
+
+
+def asks_for_information(argv: Sequence[str]) -> bool:
+    """Tell whether the command line only asks Hydra something (help, version, configuration)."""
+    args = get_args_parser().parse_args(argv)
+    return bool(args.help or args.hydra_help or args.cfg or args.info or args.shell_completion)
+
+
+def uses_other_launcher(argv: Sequence[str]) -> bool:
+    """Tell whether another launcher than Hydra's default carries the runs out."""
+    return any(w.startswith("hydra/launcher=") and w != "hydra/launcher=basic" for w in argv)
+
+
+def repeats(argv: Sequence[str]) -> bool:
+    """Tell whether more runs follow from what those of `plan` will have measured."""
+    return any(word == "protocol=select_then_repeat" for word in argv)
+
+
+def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
+    """Return the runs of a command line, each once, in its order.
+
+    Configurations are composed once per choice of groups; plain values are then applied.
+
+    Args:
+        repeat: where the grid has one seed only (`protocol=select_then_repeat`), return the runs
+            with the other seeds at the best setting of the first.
+
+    Raises:
+        BadInput: a key, choice or value is wrong, or several values are given without `-m`.
+    """
+    args = get_args_parser().parse_args(argv)
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        try:
+            return _plan(args.overrides, multirun=bool(args.multirun), repeat=repeat)
+        except (HydraException, OmegaConfBaseException) as error:
+            told = str(error).partition("\nConfig search path")[0].partition("\nSee https")[0]
+            raise BadInput(told) from error
+
+
+def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool) -> list[Job]:
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    overrides = parser.parse_overrides(list(typed))
+    _check_keys(overrides)
+    presets = [_line(o) for o in overrides if o.key_or_group == "sweeps"]
+    hydra = compose("config", overrides=presets, return_hydra_config=True).hydra
+    keys = {o.key_or_group for o in overrides}  # what is typed replaces what the preset sweeps
+    params = {k: v for k, v in (hydra.sweeper.params or {}).items() if k not in keys}
+    swept = [o for o in overrides if o.is_sweep_override()]
+    if swept and not (multirun or hydra.sweeper.params):
+        raise BadInput(
+            f"{_line(swept[0])} gives several values: add -m to run them all "
+            f"(python -m ilkd_bench.run -m {' '.join(typed)})"
+        )
+    lines = [f"{key}={value}" for key, value in params.items()] + list(typed)
+    if repeats(typed):
+        lines = _stage(parser.parse_overrides(lines), repeat=repeat)
+    batches = BasicSweeper.split_arguments(parser.parse_overrides(lines), None)
+    composed: dict[tuple[str, ...], DictConfig] = {}
+    parsed: dict[str, Override] = {}
+    as_typed = {o.key_or_group: _line(o) for o in overrides if o not in swept}
+    jobs: dict[str, Job] = {}
+    for job_lines in [job_lines for batch in batches for job_lines in batch]:
+        for line in job_lines:
+            if line not in parsed:
+                parsed[line] = parser.parse_override(line)
+        one = _one([parsed[line] for line in job_lines], composed, as_typed)
+        jobs.setdefault(one.id, one)
+    return list(jobs.values())
+
+
+def _stage(overrides: Sequence[Override], *, repeat: bool) -> list[str]:
+    """Return the words of one of the two stages: the grid with the first seed, or the repetition.
+
+    Raises:
+        BadInput: there is no grid, or there are no seeds to repeat it with.
+    """
+    swept = {o.key_or_group: _values(o) for o in overrides if o.is_sweep_override()}
+    if "seed" not in swept or not swept.keys() & set(best_setting.KEYS):
+        raise BadInput(
+            "protocol=select_then_repeat needs several seeds and several lr or batch_size, e.g. "
+            "-m protocol=select_then_repeat seed=0,1,2,3,4 lr=1e-5,2e-5,5e-5"
+        )
+    first, *others = swept["seed"]
+    lines = []
+    for override in overrides:
+        key = override.key_or_group
+        if key == "seed":
+            lines.append(f"seed={','.join(map(str, others)) if repeat else first}")
+        elif repeat and key in best_setting.KEYS and key in swept:
+            lines.append(f"{key}={best_setting.BEST}")
+        else:
+            lines.append(_line(override))
+    return lines
+
+
+def _one(
+    overrides: Sequence[Override],
+    composed: dict[tuple[str, ...], DictConfig],
+    as_typed: dict[str, str],
+) -> Job:
+    plain = [o for o in overrides if _is_plain(o)]
+    structure = tuple(_line(o) for o in overrides if not _is_plain(o))
+    if structure not in composed:
+        composed[structure] = compose("config", overrides=list(structure))
+    config = composed[structure].copy()
+    for override in plain:
+        _apply(config, override)
+    resolved: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    words = [
+        as_typed.get(o.key_or_group, _line(o))
+        for o in overrides
+        if o.key_or_group not in ("sweeps", "protocol")
+    ]
+    return job(resolved, {o.key_or_group for o in plain}, words)
+
+
+def _line(override: Override) -> str:
+    return override.input_line or ""
+
+
+@cache
+def _options(group: str) -> list[str]:
+    return list(GlobalHydra.instance().config_loader().get_group_options(group))
+
+
+def _is_plain(override: Override) -> bool:
+    """Tell a plain value from what changes the composition (groups and presets)."""
+    key = override.key_or_group
+    return not (key == "sweeps" or key.startswith("hydra") or _options(key))
+
+
+def _check_keys(overrides: Sequence[Override]) -> None:
+    """Refuse unknown choices and top-level keys before Hydra does, naming the nearest ones."""
+    keys = sorted(identity.SCIENCE | identity.PLUMBING)
+    for override in overrides:
+        key = override.key_or_group
+        top = key.split(".")[0]
+        if key == "sweeps" or top == "hydra" or key.startswith("hydra/"):
+            continue
+        if override.is_add() or override.is_delete():
+            raise BadInput(
+                f"{_line(override)}: settings are neither added nor removed; type {key}=VALUE"
+            )
+        if top not in keys:
+            raise BadInput(f"{key} is no setting: {_nearest(top, keys)}")
+        options = _options(key)
+        for value in _values(override) if options else []:
+            if str(value) not in options:
+                raise BadInput(f"{key}={value} is unknown: {_nearest(str(value), options)}")
+
+
+def _values(override: Override) -> list[Any]:
+    if override.is_sweep_override():
+        return list(override.sweep_string_iterator())
+    return [override.value()]
+
+
+def _nearest(wrong: str, allowed: Sequence[str]) -> str:
+    close = difflib.get_close_matches(wrong, allowed, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"{hint}Allowed are {', '.join(allowed)}"
+
+
+def _apply(config: DictConfig, override: Override) -> None:
+    """Set a plain value as Hydra does: a dictionary is merged into the one that is there."""
+    key = override.key_or_group
+    *parents, last = key.split(".")
+    node = config
+    for part in parents:
+        if part not in node or not isinstance(node[part], DictConfig):
+            break
+        node = node[part]
+    else:
+        if last in node:
+            OmegaConf.update(config, key, override.value(), merge=True)
+            return
+        part = last
+    group = config[parents[0]] if parents and parents[0] in config else None
+    whose = f" for {parents[0]}={group.name}" if isinstance(group, DictConfig) else ""
+    raise BadInput(
+        f"{key} is no setting{whose}, so it would have no effect: "
+        f"{_nearest(part, sorted(map(str, node)))}"
+    )
+
+
+def require_writable(jobs: Sequence[Job]) -> None:
+    """Make the folders that runs write to, and try to write there.
+
+    Raises:
+        BadInput: that is not possible.
+    """
+    for key in ("results_dir", "cache_dir"):
+        for folder in {job.config[key] for job in jobs}:
+            check_writable(key, Path(folder))
+
+
+def check_writable(key: str, folder: Path) -> None:
+    """Make the folder that a setting names and try to write there.
+
+    Raises:
+        BadInput: that is not possible.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".writable") as file:
+            file.write(b"x")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise BadInput(f"{key}={folder} cannot be written: {error.strerror}") from error

@@ -1,0 +1,123 @@
+"""All runs of a command line, one after the other, with a line that tells how far it is."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.filesize import decimal
+
+from ilkd_bench.jobs.job import Job, execute, summary
+from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing.logs import terminal_lines
+from ilkd_bench.records import retention
+from ilkd_bench.records.cells import cell
+from ilkd_bench.records.record import read_record
+
+log = logging.getLogger("ilkd_bench")
+
+SHOWN = 50
+"""Runs up to which a summary names each of them."""
+
+
+class Sweep:
+    """The runs of a command line and their states so far."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs = list(jobs)
+        self.states: dict[str, str] = {}
+        self._seconds: list[float] = []
+
+    def carry_out(self) -> None:
+        """Do every run that is not done; those that another process is at come last."""
+        left = self.jobs
+        while left:
+            held = [job for job in left if not self._pass(job, wait=False)]
+            if len(held) == len(left):  # nothing is left but what others are at
+                self._pass(held.pop(0), wait=True)
+            left = held
+
+    def _pass(self, job: Job, *, wait: bool) -> bool:
+        """Bring a run to its end; False if another process is at it and we do not wait."""
+        if job.config["fail_fast"] and "failed" in self.states.values():
+            return True  # left as it is
+        record = read_record(job.folder)
+        if job.is_done(record):
+            with terminal_lines():
+                log.info("done before: %s", summary(record, job.folder))
+            self.states[job.id] = "done"
+            return True
+        if not wait and files.held(job.folder):
+            return False
+        started = time.monotonic()
+        done = execute(job, self.line(), wait=wait)
+        if done is None:  # another sweep has begun it in the meantime
+            return False
+        self.states[job.id] = done["status"]
+        self._seconds.append(time.monotonic() - started)
+        return True
+
+    def line(self) -> str:
+        """Return how far the sweep is; empty for a single run."""
+        if len(self.jobs) == 1:
+            return ""
+        left = len(self.jobs) - len(self.states)
+        told = [
+            f"{count} {state}" for state, count in sorted(Counter(self.states.values()).items())
+        ]
+        told.append(f"{left} left")
+        if self._seconds:
+            told.append(f"about {duration(left * sum(self._seconds) / len(self._seconds))}")
+        return ", ".join(told)
+
+
+def duration(seconds: float) -> str:
+    """Return a time span for a person."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def announce(jobs: Sequence[Job]) -> None:
+    """Tell how many runs are left and how much room they need."""
+    left = [job for job in jobs if not job.is_done(read_record(job.folder))]
+    if len(jobs) == 1 or not left:
+        return
+    cells = len({cell(job.science) for job in left})
+    need = retention.room([job.config for job in left], cells)
+    results_dir = Path(jobs[0].config["results_dir"])
+    free = shutil.disk_usage(results_dir).free
+    told = (
+        "" if need is None else f"students and checkpoints take about {decimal(int(need * 1e6))}, "
+    )
+    with terminal_lines():
+        log.info(
+            "%d runs, %d of them to do; %s%s are free in %s",
+            *(len(jobs), len(left), told, decimal(free), results_dir),
+        )
+        if need is not None and need * 1e6 > free:
+            log.warning("that is too little room: give results_dir=DIR or keep_student=none")
+
+
+def report(jobs: Sequence[Job]) -> int:
+    """Print the summary of a sweep and return the exit code."""
+    found = [(job, read_record(job.folder) or {"status": "missing"}) for job in jobs]
+    counts = Counter(record["status"] for _, record in found)
+    results_dir = Path(jobs[0].config["results_dir"])
+    if len(jobs) > 1:
+        told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        print(f"{len(jobs)} runs: {told}")
+        for job, record in found:
+            if record["status"] != "done":
+                print(f"  {record['status']}: {job.folder}: {record.get('reason')}")
+            elif len(jobs) <= SHOWN:
+                print(f"  done: {job.folder}")
+    if counts["done"]:
+        where = "" if str(results_dir) == "results" else f" --results-dir {results_dir}"
+        print(f"records: {results_dir / 'runs'}; table: python -m ilkd_bench.tables{where}")
+    return 0 if set(counts) <= {"done", "skipped"} else 1

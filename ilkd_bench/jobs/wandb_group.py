@@ -1,0 +1,110 @@
+"""What is settled once for all runs of a command at Weights & Biases: group and mode."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ilkd_bench.training import wandb_process
+
+log = logging.getLogger(__name__)
+
+LONGEST_GROUP = 128
+"""Characters; W&B refuses longer names."""
+
+FIRST = ("method", "student", "task", "teacher")
+"""What a person looks for in the name of a sweep."""
+
+CHECK = 30
+"""Seconds after which the question whether W&B takes runs, put once per sweep, counts as stuck."""
+
+
+# ---------------------------------------------------------------------------- before the sweep
+
+
+def prepare(configs: Iterable[dict[str, Any]], typed: Sequence[str]) -> None:
+    """Settle group and mode of all runs of a command, with one warning if they stay offline.
+
+    Args:
+        configs: resolved configurations, changed in place under `logger`.
+        typed: the command line.
+    """
+    choices = [c["logger"] for c in configs if c["logger"]["name"] == "wandb"]
+    for choice in choices:
+        if choice["group"] is None:
+            choice["group"] = group(typed)
+        if choice["mode"] == "auto":
+            choice["mode"] = os.environ.get("WANDB_MODE", "online")
+    online = [choice for choice in choices if choice["mode"] == "online"]
+    reason = obstacle() if online else ""
+    if reason:
+        log.warning(
+            "W&B: %s; the runs are kept offline, for `wandb sync` (docs/tracking.md)", reason
+        )
+        for choice in online:
+            choice["mode"] = "offline"
+        os.environ["WANDB_MODE"] = "offline"  # asked and told once, for what is started later too
+
+
+def group(typed: Sequence[str]) -> str:
+    """Return what a person calls a sweep: its preset, then its other words but for the seed.
+
+    Words that change no result (folders, logger, hardware) are left out; the order does not count.
+    """
+    # Here only: the process of W&B must do without the package.
+    from ilkd_bench.plumbing import files
+    from ilkd_bench.settings import identity
+
+    presets, others = [], []
+    for word in typed:
+        key, equals, value = word.lstrip("+~").partition("=")
+        top = re.split(r"[./]", key)[0]
+        if not equals or top in {"seed", "hydra"} | identity.PLUMBING:
+            continue
+        if top == "sweeps":
+            presets.append(value)
+        else:
+            others.append(f"{key}={value}")
+    others.sort(key=lambda word: (word.split("=")[0] not in FIRST, word))
+    name = " ".join([*presets, *others]) or "defaults"
+    if len(name) <= LONGEST_GROUP:
+        return name
+    mark = files.digest(name)[:8]
+    return f"{name[: LONGEST_GROUP - len(mark) - 1]} {mark}"
+
+
+def words(choice: dict[str, Any]) -> list[str]:
+    """Return what another launcher of Hydra has to be told: it composes the settings again."""
+    if choice["name"] != "wandb":
+        return []
+    name = choice["group"].replace("'", "\\'").replace("${", "\\${")
+    return [f"logger.group='{name}'", f"logger.mode={choice['mode']}"]
+
+
+def obstacle() -> str:
+    """Return why W&B takes no runs (no key, no network, key refused); empty if it does."""
+    command = [sys.executable, "-P", wandb_process.__file__, "check"]
+    try:
+        checked = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # W&B's own process inherits it and may outlive this one
+            text=True,
+            timeout=CHECK,
+            env=wandb_process.environment()
+            | {"WANDB_MODE": "online", "WANDB_HTTP_TIMEOUT": "3", "WANDB_SILENT": "true"},
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {CHECK} s"
+    except OSError as error:
+        return str(error)
+    if checked.returncode == 0:
+        return ""
+    lines = checked.stdout.splitlines()
+    return lines[-1] if lines else f"wandb ended with exit code {checked.returncode}"

@@ -1,0 +1,317 @@
+"""The runs below a results folder as rows for a person, and as csv and json."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from fnmatch import fnmatchcase
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+
+from ilkd_bench.plumbing import files
+from ilkd_bench.records.record import Damaged, examine, run_folders
+from ilkd_bench.types import BadInput
+
+RUN = "python -m ilkd_bench.run"
+
+STATES = {
+    "done": "green",
+    "running": "cyan",
+    "stopped": "yellow",
+    "failed": "red",
+    "skipped": "dim",
+    "missing": "yellow",
+    "damaged": "bold red",
+}
+"""State -> its colour. `stopped`: begun, and no process is at it now; `missing`: only planned."""
+
+FILTERS = ("task", "method", "teacher", "student")
+CANDIDATES = 10
+"""Runs that a message about an ambiguous id names."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as the command lists it; the fields are the columns of the csv and json formats.
+
+    None: its record does not say.
+    """
+
+    state: str
+    task: str
+    teacher: str | None
+    student: str | None
+    method: str
+    seed: float | None
+    lr: float | None
+    batch_size: float | None
+    metric: str | None  # chose the best epoch on dev
+    dev: float | None
+    teacher_dev: float | None
+    seconds: float | None  # of all parts together
+    when: str | None  # the record was written
+    id: str
+    reason: str | None
+    folder: str
+    error: str | None  # the file with the traceback
+    command: str | None  # the line that repeats it
+
+    @property
+    def pair(self) -> str:
+        """Teacher and student; of a damaged record the folder's name, which has both."""
+        if self.teacher is None or self.student is None:
+            return Path(self.folder).parts[-3]
+        return f"{self.teacher} -> {self.student}"
+
+
+def described(
+    folder: Path, record: dict[str, Any], state: str, *, when: float | None, reason: Any = None
+) -> Run:
+    """Return a run from its record; what the record lacks comes from the folder's path, or is None.
+
+    Args:
+        record: empty if it is damaged.
+        when: it was written, seconds since 1970.
+    """
+    task, _, method, name = folder.parts[-4:]
+    seed, _, identity = name.removeprefix("s").partition("-")
+    monitor = _at(record, "monitor")
+    metric = monitor.rpartition("/")[2] if isinstance(monitor, str) else None
+    parts = _at(record, "seconds")
+    seconds = [_number(v) for v in parts.values()] if isinstance(parts, dict) else []
+    error = folder / "error.txt"
+    return Run(
+        state=state,
+        task=_text(_at(record, "config", "task", "name")) or task,
+        teacher=_text(_at(record, "config", "teacher", "name")),
+        student=_text(_at(record, "config", "student", "name")),
+        method=_text(_at(record, "config", "method", "name")) or method,
+        seed=int(seed) if seed.isdecimal() else _number(_at(record, "config", "seed")),
+        lr=_number(_at(record, "config", "lr")),
+        batch_size=_number(_at(record, "config", "batch_size")),
+        metric=metric,
+        dev=_number(_at(record, "scores", "dev", metric)),
+        teacher_dev=_number(_at(record, "teacher", "dev", metric)),
+        seconds=sum(s for s in seconds if s is not None) if seconds else None,
+        when=None if when is None else _moment(when),
+        id=_text(_at(record, "id")) or identity,
+        reason=None if reason is None else str(reason),
+        folder=str(folder),
+        error=str(error) if state == "failed" and error.is_file() else None,
+        command=command(_at(record, "argv")),
+    )
+
+
+def _at(value: Any, *keys: Any) -> Any:
+    """Return what lies under these keys; None where one of them is missing."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Any) -> float | None:
+    """Return a number as it is; None for anything else, infinity and NaN included."""
+    return value if isinstance(value, int | float) and -1e300 < value < 1e300 else None
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+
+
+def command(words: Any) -> str | None:
+    """Return the line that runs these words, quoted for a shell."""
+    return shlex.join([*RUN.split(), *map(str, words)]) if isinstance(words, list) else None
+
+
+def look(folder: Path) -> Run | None:
+    """Return the run of a folder; None if it has no record, or none any more."""
+    when = None
+    try:
+        when = (folder / "record.json").stat().st_mtime
+        record = examine(folder)
+        state = record["status"]
+        if state == "running" and not files.held(folder):
+            record = examine(folder)  # it may have ended between the two looks
+            state = "stopped" if record["status"] == "running" else record["status"]
+    except FileNotFoundError:
+        return None
+    except (Damaged, OSError) as error:
+        return described(folder, {}, "damaged", when=when, reason=error)
+    return described(folder, record, state, when=when, reason=record.get("reason"))
+
+
+def load(results_dir: Path) -> list[Run]:
+    """Return every run below a folder, the seeds of one setting side by side.
+
+    Raises:
+        BadInput: there is no such folder.
+    """
+    if not (results_dir / "runs").is_dir():
+        raise BadInput(
+            f"no runs in {results_dir}: give --results-dir DIR, or run something first, e.g. "
+            f"{RUN} -m method=rail_l,pkd,alp seed=0,1,2,3,4"
+        )
+    found = [run for run in map(look, run_folders(results_dir)) if run is not None]
+    return sorted(found, key=_order)
+
+
+def _order(run: Run) -> tuple[Any, ...]:
+    numbers = (run.lr, run.batch_size, run.seed)
+    known = (-1 if number is None else number for number in numbers)
+    return (run.task, run.pair, run.method, *known, run.folder)
+
+
+def fits(run: Run, filters: dict[str, list[str]]) -> bool:
+    """Tell whether a run matches one pattern of each filter."""
+    return all(any(_match(run, key, p) for p in patterns) for key, patterns in filters.items())
+
+
+def _match(run: Run, key: str, pattern: str) -> bool:
+    value = getattr(run, key)
+    if value is None:  # the folder's name says `teacher-student`, and either may have a hyphen
+        value = run.pair
+        pattern = f"{pattern}-*" if key == "teacher" else f"*-{pattern}"
+    return fnmatchcase(value, pattern)
+
+
+# --------------------------------------------------------------------------------------- the output
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+COLUMNS: dict[str, Callable[[Run], str]] = {
+    "state": lambda run: run.state,
+    "task": lambda run: run.task,
+    "pair": lambda run: run.pair,
+    "method": lambda run: run.method,
+    "seed": lambda run: _shown(run.seed, "g"),
+    "lr": lambda run: _shown(run.lr, "g"),
+    "batch": lambda run: _shown(run.batch_size, "g"),
+    "dev": lambda run: _shown(run.dev, ".4f"),
+    "teacher": lambda run: _shown(run.teacher_dev, ".4f"),
+    "seconds": lambda run: _shown(run.seconds, ".1f"),
+    "when": lambda run: (run.when or "")[:16].replace("T", " "),
+    "id": lambda run: run.id,
+}
+NUMBERS = frozenset("seed lr batch dev teacher seconds".split())
+FOLDED = ("task", "pair", "method")
+"""Columns that go on in the next line where the terminal is narrow, but for `NARROWEST` cells."""
+
+NARROWEST = 8
+DROPPED = ("when", "seconds", "teacher")
+"""Columns that are left out, in this order, where folding is not enough."""
+
+
+def table(runs: Sequence[Run], width: int | None) -> Iterator[str]:
+    """Yield the lines of the listing, the head first.
+
+    rich's own table takes a millisecond a row: too long for thousands of runs.
+
+    Args:
+        width: of the terminal; None: whole lines.
+    """
+    columns = {n: [n, *(_plain(show(run)) for run in runs)] for n, show in COLUMNS.items()}
+    widths = {name: max(map(cell_len, column)) for name, column in columns.items()}
+    left_out = []
+    if width is not None:
+        for name in DROPPED:
+            least = {n: min(w, NARROWEST) if n in FOLDED else w for n, w in widths.items()}
+            if _total(least) > width:
+                left_out.append(name)
+                del columns[name], widths[name]
+        while _total(widths) > width:
+            widest = max(FOLDED, key=widths.__getitem__)
+            if widths[widest] <= NARROWEST:
+                break
+            widths[widest] -= 1
+    for row in zip(*columns.values(), strict=True):
+        cells = [
+            chop_cells(cell, w) if cell_len(cell) > w else [cell]
+            for cell, w in zip(row, widths.values(), strict=True)
+        ]
+        for line in zip_longest(*cells, fillvalue=""):
+            yield "  ".join(map(_padded, line, widths, widths.values())).rstrip()
+    if left_out:
+        yield f"left out: {', '.join(left_out)} (a wider terminal or --format csv shows them)"
+
+
+def _total(widths: dict[str, int]) -> int:
+    return sum(widths.values()) + 2 * (len(widths) - 1)
+
+
+def _padded(cell: str, name: str, width: int) -> str:
+    if name in NUMBERS:
+        return " " * (width - cell_len(cell)) + cell
+    return set_cell_size(cell, width)
+
+
+def _plain(text: str) -> str:
+    """Return a text that cannot move the cursor or begin a line."""
+    if text.isprintable():
+        return text
+    marked = "".join(c if c.isprintable() else "\n" for c in text)
+    return " ".join(part for part in marked.split("\n") if part)
+
+
+def why_failed(run: Run) -> str:
+    """Return one line with the reason and where the traceback is."""
+    where = f" (traceback: {run.error})" if run.error else f" ({run.folder})"
+    who = [run.task, run.pair, run.method]
+    who += [
+        f"{name} {COLUMNS[name](run)}" for name in ("seed", "lr", "batch") if COLUMNS[name](run)
+    ]
+    return _plain(f"{run.id}  {', '.join(who)}: {run.reason or 'no reason given'}{where}")
+
+
+def told(runs: Sequence[Run]) -> str:
+    """Return how many runs are in each state."""
+    counts = Counter(run.state for run in runs)
+    return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+
+
+def as_csv(runs: Sequence[Run]) -> str:
+    """Return all fields of the runs, numbers unrounded."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(vars(run) for run in runs)
+    return text.getvalue()
+
+
+def as_json(runs: Sequence[Run]) -> str:
+    """Return a list with an object per run."""
+    return json.dumps([vars(run) for run in runs], indent=1, allow_nan=False) + "\n"
+
+
+def one(typed: str, runs: Sequence[Run]) -> str:
+    """Return the line that repeats the run whose id begins with what was typed.
+
+    Raises:
+        BadInput: there is no such run, or more than one, or its record does not say.
+    """
+    found = [run for run in runs if run.id.startswith(typed)]
+    if not found:
+        raise BadInput(f"no run has an id that begins with {typed}; list them without --command")
+    if len(found) > 1:
+        names = [f"{run.id} ({run.folder})" for run in found[:CANDIDATES]]
+        names += [f"{len(found) - CANDIDATES} more"] if len(found) > CANDIDATES else []
+        raise BadInput(f"{typed} begins {len(found)} ids: {', '.join(names)}. Type more of it")
+    if found[0].command is None:
+        why = f": {found[0].reason}" if found[0].state == "damaged" else " has no argv"
+        raise BadInput(f"the record in {found[0].folder} does not tell its command{why}")
+    return found[0].command

@@ -1,0 +1,132 @@
+"""The record of a run: where it lies, how it is read and written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ilkd_bench.plumbing.files import write_json
+from ilkd_bench.settings.identity import SCHEMA
+from ilkd_bench.types import BadInput
+
+if TYPE_CHECKING:
+    pass
+
+
+log = logging.getLogger(__name__)
+
+STATUSES = ("done", "failed", "skipped", "running")
+
+
+def set_aside(folder: Path) -> None:
+    """Rename a run's record, if it has one, to the first free `record-<n>.json`."""
+    if (folder / "record.json").is_file():
+        number = 1
+        while (folder / f"record-{number}.json").exists():
+            number += 1
+        os.replace(folder / "record.json", folder / f"record-{number}.json")
+
+
+def run_folder(results_dir: Path, config: dict[str, Any], run_id: str) -> Path:
+    """Return the folder of a run: task, pair, method, then seed and identity."""
+    pair = f"{config['teacher']['name']}-{config['student']['name']}"
+    run = f"s{config['seed']}-{run_id}"
+    return results_dir / "runs" / config["task"]["name"] / pair / config["method"]["name"] / run
+
+
+class Damaged(ValueError):
+    """A record that is not whole, or of a layout that this version does not know."""
+
+
+def examine(folder: Path) -> dict[str, Any]:
+    """Return a run's record.
+
+    Raises:
+        FileNotFoundError: there is none.
+        Damaged: there is one, but it is not whole; the message says why.
+    """
+    try:
+        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"it is no JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise Damaged(f"it holds no record but {type(record).__name__}")
+    if record.get("schema") != SCHEMA:
+        raise Damaged(f"its schema is {record.get('schema')!r}; this version reads {SCHEMA}")
+    if record.get("status") not in STATUSES:
+        raise Damaged(f"its status is {record.get('status')!r}; known are {', '.join(STATUSES)}")
+    return record
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """Return a run's record; None where there is none or it is not whole."""
+    try:
+        return examine(folder)
+    except (FileNotFoundError, Damaged):
+        return None
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write a run's record."""
+    write_json(folder / "record.json", record)
+
+
+def run_folders(results_dir: Path) -> list[Path]:
+    """Return every folder below `results_dir` that has a record, whole or not, ordered by path."""
+    return [path.parent for path in sorted((results_dir / "runs").glob("*/*/*/*/record.json"))]
+
+
+CANDIDATES = 10
+"""Runs that a message about an ambiguous id names."""
+
+
+def find(typed: str, results_dir: Path) -> Path:
+    """Return the folder of a run, given as its folder, its id or the beginning of its id.
+
+    Raises:
+        BadInput: there is no such run, or more than one.
+    """
+    if (Path(typed) / "record.json").is_file():
+        return Path(typed)
+    folders = run_folders(results_dir)
+    found = [f for f in folders if f.name.partition("-")[2].startswith(typed)] if typed else []
+    if not found:
+        raise BadInput(
+            f"no run in {results_dir / 'runs'} has an id that begins with {typed!r}, and it is no "
+            f"folder of a run; python -m ilkd_bench.runs --results-dir {results_dir} lists them"
+        )
+    if len(found) > 1:
+        names = [str(folder) for folder in found[:CANDIDATES]]
+        names += [f"{len(found) - CANDIDATES} more"] if len(found) > CANDIDATES else []
+        raise BadInput(f"{typed!r} begins {len(found)} ids: {', '.join(names)}. Type more of it")
+    return found[0]
+
+
+def finished(folder: Path) -> dict[str, Any]:
+    """Return the record of a run that is done.
+
+    Raises:
+        BadInput: it is not, or its record cannot be read; the message says what to type.
+    """
+    try:
+        record = examine(folder)
+    except (Damaged, OSError) as error:
+        raise BadInput(f"{folder}/record.json cannot be used: {error}") from error
+    if record["status"] == "done":
+        return record
+    reason = f" ({record['reason']})" if record.get("reason") else ""
+    raise BadInput(
+        f"run {record.get('id')} is {record['status']}{reason}, so it has no student. "
+        f"Run it first: {repeat(record)}"
+    )
+
+
+def repeat(record: dict[str, Any], *more: str) -> str:
+    """Return the line that repeats a run, with more settings at its end."""
+    replaced = tuple(f"{word.partition('=')[0]}=" for word in more)
+    words = [word for word in map(str, record.get("argv") or []) if not word.startswith(replaced)]
+    return shlex.join(["python", "-m", "ilkd_bench.run", *words, *more])

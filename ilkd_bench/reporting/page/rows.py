@@ -1,0 +1,240 @@
+"""What the report shows of the runs that are done: a row per score, the runs behind it, where.
+
+A record's settings and scores are checked when it is read (`scores.flaw`). Its other fields are
+taken as they come, so that whatever they hold is shown or left blank and breaks nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from ilkd_bench.comparison import differences, scores
+from ilkd_bench.comparison.results import Findings
+from ilkd_bench.records import listing
+from ilkd_bench.records.cells import SWEPT, task_name
+
+
+@dataclass(frozen=True)
+class Score:
+    """A row of the report's table: a method on a split, over its seeds.
+
+    Attributes:
+        pair: teacher, student and, where a pair has several settings, which of them.
+        low, high: 95 % bootstrap interval of the mean over seeds; NaN for one seed.
+        bold: the best of a column and what the tests do not tell from it, as `findings.cells`.
+        to_best, to_vanilla: a row of `Findings.compared`; None where there is nothing to compare.
+        seconds: of training, the median over the runs; None where no record says.
+    """
+
+    section: str
+    pair: str
+    task: str
+    split: str
+    metric: str
+    method: str
+    mean: float
+    std: float
+    n: int
+    low: float
+    high: float
+    bold: bool
+    to_best: Any
+    to_vanilla: Any
+    seconds: float | None
+    lr: float
+    batch_size: float
+    ids: tuple[str, ...]
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number as it is; None for anything else."""
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if good and abs(value) < 1e300 else None
+
+
+def part(record: Mapping[str, Any], field: str, key: str) -> float | None:
+    """Return a number inside a field, e.g. `seconds`, `train`; None if there is none."""
+    inside = record.get(field)
+    return number(inside.get(key)) if isinstance(inside, dict) else None
+
+
+# --- names
+
+
+def section_names(sections: Iterable[str], titles: Iterable[str]) -> dict[str, str]:
+    """Return what each section is called: its title, and its hash where several share a title."""
+    told = dict(zip(sections, titles, strict=True))
+    count = Counter(told.values())
+    return {
+        key: f"{title}, setting {key}" if count[title] > 1 else title for key, title in told.items()
+    }
+
+
+def task_names(found: Findings) -> dict[str, str]:
+    """Return what each task is called: its name, with the hash of its data where it has several."""
+    tasks = sorted({record["place"]["task"] for record in found.records})
+    count = Counter(map(task_name, tasks))
+    return {task: task if count[task_name(task)] > 1 else task_name(task) for task in tasks}
+
+
+# --- scores
+
+
+def table(found: Findings, names: Mapping[str, str]) -> list[Score]:
+    """Return a row per section, task, split and method, the best of a column first."""
+    main = found.summary[found.summary["main"]]
+    tasks, seconds = task_names(found), _seconds(found)
+    against = {
+        (row.section, row.task, row.split, row.metric, row.method, row.against): row
+        for row in scores.rows(found.compared)
+    }
+    made = []
+    for column, rows in main.groupby(differences.COLUMN, sort=True):
+        best = min(scores.rows(rows), key=lambda row: (-row.mean, row.method)).method
+        tests: dict[str, Any] = {
+            method: against.get((*column, method, best)) for method in rows["method"]
+        }
+        alike = {m for m, test in tests.items() if tested(test) and not test.distinct}
+        if any(map(tested, tests.values())):
+            alike.add(best)
+        for row in scores.rows(rows):
+            key = (*column, row.method)
+            test = tests.get(row.method)
+            ids = tuple(row.ids.split())
+            made.append(
+                Score(
+                    section=row.section,
+                    pair=names[row.section],
+                    task=tasks[row.task],
+                    split=row.split,
+                    metric=row.metric,
+                    method=row.method,
+                    mean=row.mean,
+                    std=row.std,
+                    n=row.n,
+                    low=row.low,
+                    high=row.high,
+                    bold=row.method in alike,
+                    to_best=test,
+                    to_vanilla=against.get((*key, differences.BASELINE)),
+                    seconds=_median(seconds, ids),
+                    lr=row.lr,
+                    batch_size=row.batch_size,
+                    ids=ids,
+                )
+            )
+    return sorted(made, key=_order(list(names)))
+
+
+def tested(test: Any) -> bool:
+    """Tell whether a row of `Findings.compared`, if there is one, has a p."""
+    return test is not None and test.p_holm == test.p_holm
+
+
+def _order(sections: list[str]) -> Callable[[Score], tuple[Any, ...]]:
+    """Return what sorts scores: sections as they stand, dev first, then the best first."""
+
+    def key(row: Score) -> tuple[Any, ...]:
+        place = (sections.index(row.section), row.task, row.split != "dev", row.split, row.metric)
+        return (*place, -row.mean, row.method)
+
+    return key
+
+
+def _seconds(found: Findings) -> dict[str, float | None]:
+    return {record["id"]: part(record, "seconds", "train") for record in found.records}
+
+
+def _median(seconds: Mapping[str, float | None], ids: Iterable[str]) -> float | None:
+    known = [value for value in map(seconds.get, ids) if value is not None]
+    return median(known) if known else None
+
+
+def tried(found: Findings, names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the learning rates and batch sizes of cells that have several, chosen ones marked."""
+    keys = [*scores.CELL, "lr", "batch_size"]
+    monitored = found.scores[found.scores["monitor"]]
+    means = monitored.groupby(keys, as_index=False).agg(mean=("value", "mean"), n=("value", "size"))
+    several = means.groupby(scores.CELL)["n"].transform("size") > 1
+    chosen = set(found.runs[keys].itertuples(index=False, name=None))
+    tasks = task_names(found)
+    return [
+        {
+            "pair": names[row.section],
+            "task": tasks[row.task],
+            "chosen": tuple(row)[: len(keys)] in chosen,
+        }
+        | {"method": row.method, "lr": row.lr, "batch_size": row.batch_size}
+        | {"mean": row.mean, "n": row.n}
+        for row in scores.rows(means[several])
+    ]
+
+
+# --- the runs behind a score
+
+
+def details(found: Findings, ids: Iterable[str]) -> dict[str, Any]:
+    """Return what the page tells of some runs, in a form that JSON can hold.
+
+    Settings repeat themselves from run to run: `texts` has every value once, `settings` every set
+    of them, as key and number of the text; a run names its set.
+    """
+    wanted = set(ids)
+    texts: dict[str, int] = {}
+    settings: dict[tuple[tuple[str, int], ...], int] = {}
+    told = {}
+    for record in found.records:
+        if record["id"] not in wanted:
+            continue
+        shared = tuple(
+            (key, texts.setdefault(json.dumps(value, indent=1, sort_keys=True), len(texts)))
+            for key, value in sorted(record["config"].items())
+            if key not in SWEPT
+        )
+        told[record["id"]] = _told(record) | {
+            "settings": settings.setdefault(shared, len(settings))
+        }
+    return {"runs": told, "settings": [dict(one) for one in settings], "texts": list(texts)}
+
+
+def _told(record: Mapping[str, Any]) -> dict[str, Any]:
+    seconds = {name: part(record, "seconds", name) for name in ("train", "teacher", "evaluate")}
+    told: dict[str, Any] = {key: record["config"][key] for key in SWEPT}
+    return told | {
+        "scores": record["scores"],
+        "monitor": record["monitor"],
+        "epoch": number(record.get("best_epoch")),
+        "seconds": {name: value for name, value in seconds.items() if value is not None},
+        "folder": record["folder"],
+        "device": record["device"] if isinstance(record.get("device"), str) else None,
+        "command": listing.command(record.get("argv")),
+    }
+
+
+# --- where it was measured
+
+
+def environment(found: Findings) -> list[tuple[str, str, int]]:
+    """Return what the runs were measured with, as (what, value, number of runs)."""
+    count: Counter[tuple[str, str]] = Counter()
+    for record in found.records:
+        if record["status"] == "done":
+            count.update(_measured_with(record))
+    return [(what, value, number) for (what, value), number in sorted(count.items())]
+
+
+def _measured_with(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    git, versions = record.get("git"), record.get("versions")
+    commit = "not recorded"
+    if isinstance(git, dict):
+        commit = f"{git.get('sha')}{' with changes' if git.get('dirty') else ''}"
+    told = [("commit", commit)]
+    told += [(key, str(record.get(key, "not recorded"))) for key in ("device", "precision")]
+    if isinstance(versions, dict):
+        told += [(str(name), str(value)) for name, value in versions.items()]
+    return told

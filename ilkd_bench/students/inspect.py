@@ -1,0 +1,213 @@
+"""What stored students show beside their teachers: `python -m ilkd_bench.analyse [RUN_ID ...]`.
+
+For every done run whose folder has a `student/`, the folder gets `analysis/` with
+
+    similarity.csv  per pair of layers: cosine, linear CKA, distance; first token and mean pooling
+    pca.csv         the intermediate vectors on their first two principal components
+    attention.csv   how much student layers look at teacher layers, if the method attends to layers
+    about.json      what was analysed; written last, so a folder that has it is whole
+
+The figures need nothing else of a model. The teacher answers from its bank.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors.torch import load_file
+
+from ilkd_bench.comparison import scores
+from ilkd_bench.data.batches import Split, sorted_batches, to_device
+from ilkd_bench.data.tasks import Task
+from ilkd_bench.jobs import plan
+from ilkd_bench.jobs.job import Job
+from ilkd_bench.methods.base import Method
+from ilkd_bench.models import build
+from ilkd_bench.models.model import Model
+from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing.hardware import device_here
+from ilkd_bench.plumbing.terminal import track
+from ilkd_bench.students.similarity import POOLINGS, Pooled, pca, similarity
+from ilkd_bench.teachers.banked import BANKED
+from ilkd_bench.teachers.live import Teacher
+from ilkd_bench.training import inputs, make_teacher
+from ilkd_bench.types import BadInput, Outputs, Phase
+
+log = logging.getLogger("ilkd_bench")
+
+FORMAT = 1
+"""Version of the files' layout: an analysis of another one is made anew."""
+
+
+def pooled(
+    student: Model, teacher: Teacher, split: Split, rows: np.ndarray, batch_size: int, device: Any
+) -> tuple[Pooled, Pooled]:
+    """Return the vectors of student and teacher for some rows, in that order."""
+    found: list[tuple[Outputs, Outputs]] = []
+    with torch.inference_mode():
+        for start in range(0, len(rows), batch_size):
+            batch = to_device(split[rows[start : start + batch_size]], device)
+            found.append(
+                (student.outputs(batch["student"], BANKED), teacher.outputs(batch, BANKED))
+            )
+    s, t = (
+        {p: torch.cat([getattr(o, p).cpu() for o in side]).double().numpy() for p in POOLINGS}
+        for side in zip(*found, strict=True)
+    )
+    return s, t
+
+
+def attention(
+    method: Method, student: Model, teacher: Teacher, split: Split, batch_size: int, device: Any
+) -> pd.DataFrame:
+    """Return the mean weights over a whole split, one row per pair of layers that attend."""
+    total: Any = 0
+    with torch.inference_mode():
+        for rows in track(sorted_batches(split.lengths, batch_size), "attention over layers"):
+            batch = to_device(split[rows], device)
+            s = student.outputs(batch["student"], method.needs)
+            weights = method.layer_attention(s, teacher.outputs(batch, method.needs))
+            total = total + weights.double().sum(dim=0).cpu()
+    mean = (total / len(split)).numpy()  # [L_s+1, L_t+1]
+    pairs = [(int(i), int(j)) for i, j in np.argwhere(~np.isnan(mean))]
+    return pd.DataFrame(
+        [
+            {"student_layer": i, "teacher_layer": j, "rows": len(split), "weight": mean[i, j]}
+            for i, j in pairs
+        ]
+    )
+
+
+def sample(size: int, rows: int, seed: int) -> np.ndarray:
+    """Draw `rows` of `size` rows, all where there are fewer; in their order."""
+    drawn = np.random.default_rng(seed).permutation(size)[:rows]
+    return np.sort(drawn)
+
+
+def analyse(job: Job, folder: Path, rows: int, seed: int) -> dict[str, pd.DataFrame]:
+    """Build student, teacher, method and data of a run again, and return its tables by name.
+
+    Args:
+        folder: of the run, with its stored student.
+        rows, seed: how many rows of dev to compare the models on, and which.
+
+    Raises:
+        BadInput: something that the run was made of is gone, or is another now.
+    """
+    config, task = job.config, Task(**job.config["task"])
+    student, _ = build.checkpoint(str(folder / "student"), labels=task.labels)
+    teacher_model, order = inputs.build_teacher(config, task)
+    method = inputs.build_method(config, student, teacher_model)
+    if (folder / "method.safetensors").is_file():
+        method.load_state_dict(load_file(folder / "method.safetensors"))
+    splits = inputs.read_splits(config, task, student, teacher_model)
+    plain = [Phase("analyse", 1, BANKED)]  # the teacher at its best epoch
+    live, _ = make_teacher.ready_teacher(
+        config, job.science, task, teacher_model, order, plain, splits
+    )
+    device = device_here(config["trainer"]["accelerator"])
+    batch_size = config["trainer"]["eval_batch_size"]
+    student.eval().to(device)
+    method.eval().to(device)
+
+    def answering(split: str, needs: frozenset[str]) -> Teacher:
+        phase = Phase("analyse", 1, needs)
+        teacher = inputs.answering(
+            config, live, splits, split, [phase], device=device, batch_size=batch_size
+        )
+        teacher.to(device)
+        return teacher
+
+    dev = splits["dev"]
+    chosen = sample(len(dev), rows, seed)
+    s, t = pooled(student, answering("dev", BANKED), dev, chosen, batch_size, device)
+    tables = {
+        "similarity": similarity(s, t),
+        "pca": pca(s, t, dev.index.numpy()[chosen], dev.labels.numpy()[chosen]),
+    }
+    if method.attends:
+        teacher = answering("train", method.needs)
+        tables["attention"] = attention(
+            method, student, teacher, splits["train"], batch_size, device
+        )
+    return tables
+
+
+# ------------------------------------------------------------------------------------- the command
+
+
+def job_of(record: dict[str, Any], data_dir: str | None, cache_dir: str | None) -> Job:
+    """Return the run of a record as its command line gives it today.
+
+    Args:
+        data_dir, cache_dir: where data and caches lie now; None: where the run found them.
+
+    Raises:
+        BadInput: what the command line gives is another run by now.
+    """
+    moved = {"data_dir": data_dir, "cache_dir": cache_dir}
+    given = {key: value for key, value in moved.items() if value is not None}
+    words = [word for word in record["argv"] if word.partition("=")[0] not in given]
+    (job,) = plan.plan([*words, *(f"{key}={value}" for key, value in given.items())])
+    if job.id != record["id"]:
+        raise BadInput(
+            "its command line gives another run today: data, models or settings have changed. "
+            "Give --data-dir and --cache-dir as they were, or run it again"
+        )
+    return job
+
+
+def about(folder: Path, rows: int, seed: int) -> dict[str, Any]:
+    """Return what identifies an analysis: which student, and on which rows."""
+    with (folder / "student" / "model.safetensors").open("rb") as file:
+        student = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"format": FORMAT, "rows": rows, "seed": seed, "student": student}
+
+
+def is_analysed(folder: Path, wanted: dict[str, Any]) -> bool:
+    """Tell whether a run's folder has this very analysis, whole."""
+    path = folder / "analysis" / "about.json"
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return False
+    return bool(found == wanted)
+
+
+def write(folder: Path, tables: dict[str, pd.DataFrame], wanted: dict[str, Any]) -> None:
+    """Write the tables of a run, and last what they are about."""
+    (folder / "analysis" / "about.json").unlink(missing_ok=True)
+    for name, table in tables.items():
+        text = table.to_csv(index=False, float_format="%.9g", lineterminator="\n")
+        files.write_text(folder / "analysis" / f"{name}.csv", text)
+    files.write_json(folder / "analysis" / "about.json", wanted)
+
+
+def select(results_dir: Path, typed: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the records whose ids begin with what was typed; all done ones where nothing was.
+
+    Raises:
+        BadInput: there are no records, or none with such an id.
+    """
+    records = scores.read(results_dir).records
+    if not records:
+        raise BadInput(
+            f"no runs in {results_dir}: give --results-dir DIR, or run something first, e.g. "
+            "python -m ilkd_bench.run -m method=rail_l,pkd,alp seed=0,1,2,3,4"
+        )
+    for word in typed:
+        if not any(record["id"].startswith(word) for record in records):
+            raise BadInput(
+                f"no run has an id that begins with {word}: python -m ilkd_bench.runs lists them"
+            )
+    if typed:
+        return [record for record in records if record["id"].startswith(tuple(typed))]
+    return [record for record in records if record["status"] == "done"]

@@ -1,0 +1,115 @@
+"""The files that a training leaves while it runs: to go on after a kill, and its best epoch."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.io import TorchCheckpointIO
+from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+
+log = logging.getLogger(__name__)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Return what a checkpoint holds, on the CPU."""
+    loaded: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+    return loaded
+
+
+@contextmanager
+def kept_for_resume(folder: Path) -> Iterator[None]:
+    """Remove the checkpoints at the end, unless the training was interrupted."""
+    if not all(map(_whole, folder.glob("*.ckpt"))):
+        log.warning("the checkpoints in %s are damaged: the training starts again", folder)
+        _remove(folder)
+    try:
+        yield
+    except Exception:
+        _remove(folder)
+        raise
+    _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder at once: a kill in between leaves no half of it under its name."""
+    going = folder.with_name(f".{folder.name}")
+    shutil.rmtree(going, ignore_errors=True)
+    if folder.is_dir():
+        os.replace(folder, going)
+        shutil.rmtree(going, ignore_errors=True)
+
+
+def _whole(path: Path) -> bool:
+    """Tell whether a file is what was written; torch reads over flipped bytes."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return file.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+class WholeFiles(TorchCheckpointIO):
+    """Write checkpoints aside, flush and rename them."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
+        """Save so that a reader finds the whole file, or the one before."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}.aside")
+        with aside.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+
+
+def every_epoch(path: Path) -> ModelCheckpoint:
+    """Keep all that the next epoch starts from."""
+    return ModelCheckpoint(
+        dirpath=path.parent,
+        filename=path.stem,
+        monitor=None,
+        save_on_train_epoch_end=True,
+        enable_version_counter=False,
+    )
+
+
+class Best(ModelCheckpoint):
+    """The best epoch so far, also after the folder has moved."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what was the best, where the file is now."""
+        here, score = f"{self.dirpath}/{self.filename}.ckpt", state_dict["best_model_score"]
+        moved = {
+            "dirpath": self.dirpath,
+            "best_model_path": here,
+            "kth_best_model_path": here,
+            "best_k_models": {} if score is None else {here: score},
+        }
+        super().load_state_dict(state_dict | moved)
+
+
+def best_epoch(path: Path, patience: int | None) -> list[pl.Callback]:
+    """Keep the best epoch, from minus infinity on, and stop when it stays the best for long."""
+    best = Best(
+        dirpath=path.parent,
+        filename=path.stem,
+        monitor="monitor",
+        mode="max",
+        save_weights_only=True,
+        enable_version_counter=False,
+    )
+    if patience is None:
+        return [best]
+    return [best, EarlyStopping("monitor", mode="max", patience=patience)]

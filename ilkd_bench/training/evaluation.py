@@ -1,0 +1,174 @@
+"""Predictions and scores of a whole split, and the files that a student leaves."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ilkd_bench.data import metrics, tasks
+from ilkd_bench.data.batches import Split, sorted_batches, to_device
+from ilkd_bench.data.tasks import Task
+from ilkd_bench.methods.base import Method
+from ilkd_bench.models.model import Model
+from ilkd_bench.plumbing.files import write_text
+from ilkd_bench.plumbing.terminal import track
+from ilkd_bench.teachers.live import Teacher
+from ilkd_bench.training.module import Score
+from ilkd_bench.types import BadInput, Outputs
+
+log = logging.getLogger(__name__)
+
+
+def predict(
+    outputs: Callable[[dict[str, Any]], Outputs], split: Split, batch_size: int, device: Any
+) -> Tensor:
+    """Return the logits of a whole split in row order, [N, C] on the CPU.
+
+    Args:
+        outputs: what the model shows for a batch; the model is in eval mode and on `device`.
+    """
+    batches = sorted_batches(split.lengths, batch_size)
+    logits = []
+    with torch.inference_mode():
+        for rows in track(batches, "scoring"):
+            batch = to_device(split[rows], device)
+            logits.append(outputs(batch).logits.float().cpu())
+    joined = torch.cat(logits)
+    ordered = torch.empty_like(joined)
+    ordered[torch.as_tensor([int(row) for rows in batches for row in rows])] = joined
+    return ordered
+
+
+def scorer(task: Task) -> Score:
+    """Return the function that scores predictions for a task."""
+    names = [task.metric, *task.also]
+    return lambda logits, labels: metrics.compute(names, logits, labels)
+
+
+def measure_teacher(
+    teacher: Teacher,
+    task: Task,
+    dev: Split,
+    *,
+    allow_weak: bool,
+    whose: str = "the teacher",
+    device: torch.device,
+    batch_size: int,
+) -> dict[str, float]:
+    """Score the teacher on dev as this run sees it.
+
+    Raises:
+        BadInput: it is no better than a constant answer, and `allow_weak` is not set.
+    """
+    teacher.to(device)
+    needs = frozenset({"logits"})
+    logits = predict(lambda batch: teacher.outputs(batch, needs), dev, batch_size, device)
+    scores = scorer(task)(logits, dev.labels)
+    guard = task.metric if task.labels is None else "accuracy"
+    found = metrics.compute([guard], logits, dev.labels)[guard]
+    constant = metrics.constant_score(guard, dev.labels)
+    if not found > constant and not allow_weak:
+        raise BadInput(
+            f"{whose} scores {found:.4f} ({guard}) on dev, no better than always "
+            f"giving one answer ({constant:.4f}). Give a better teacher.checkpoint=, more "
+            "teacher.recipe.epochs=, or teacher.allow_weak=true"
+        )
+    return scores
+
+
+def evaluate(
+    student: Model,
+    task: Task,
+    splits: dict[str, Split],
+    *,
+    folder: Path,
+    device: torch.device,
+    batch_size: int,
+) -> dict[str, dict[str, float]]:
+    """Score the student on every split that nobody trains on, and store its predictions."""
+    student.eval().to(device)
+    scores = {}
+    for name, split in splits.items():
+        if name in ("teacher", "train"):
+            continue
+        logits = predict(
+            lambda batch: student.outputs(batch["student"], frozenset()), split, batch_size, device
+        )
+        save_predictions(folder / "predictions" / f"{name}.parquet", logits, split)
+        if name.startswith("ood/"):
+            scores[name] = _score_ood(task, name.removeprefix("ood/"), logits, split.labels)
+        else:
+            scores[name] = scorer(task)(logits, split.labels)
+    student.cpu()
+    wrong = [f"{s}/{n}" for s, part in scores.items() for n, v in part.items() if not isfinite(v)]
+    if wrong:
+        raise FloatingPointError(f"scores that are no numbers: {', '.join(wrong)}; try a lower lr=")
+    return scores
+
+
+def _score_ood(task: Task, name: str, logits: Tensor, labels: Tensor) -> dict[str, float]:
+    part = tasks.ood_task(task, name)
+    label_map = task.ood[name].get("label_map")
+    if label_map is not None and task.labels is not None and part.labels is not None:
+        rule = task.ood[name]["collapse"]
+        logits = metrics.collapse(logits, task.labels, part.labels, label_map, rule=rule)
+    return metrics.compute([part.metric, *part.also], logits, labels)
+
+
+def save_predictions(path: Path, logits: Tensor, split: Split) -> None:
+    """Write row number, label and logits of a split."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame = pd.DataFrame({"index": split.index.numpy(), "label": split.labels.numpy()})
+    for column in range(logits.shape[1]):
+        frame[f"logit_{column}"] = logits[:, column].numpy()
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    frame.to_parquet(aside)
+    os.replace(aside, path)
+
+
+def save_student(
+    folder: Path,
+    student: Model,
+    method: Method,
+    config: dict[str, Any],
+    scores: dict[str, dict[str, float]],
+) -> None:
+    """Write the student as transformers loads it, its model card, and the method's parameters."""
+    student.hf.save_pretrained(folder / "student")
+    student.tokenizer.save_pretrained(folder / "student")
+    lines = [
+        f"| {split} | {name} | {value:.4f} |"
+        for split, values in scores.items()
+        for name, value in values.items()
+        if name != "n"
+    ]
+    card = (
+        f"""---
+library_name: transformers
+pipeline_tag: text-classification
+tags: [knowledge-distillation]
+---
+# {config["student"]["name"]} taught by {config["teacher"]["name"]} on {config["task"]["name"]}
+
+Method {config["method"]["name"]}, seed {config["seed"]}, lr {config["lr"]}, batch size
+{config["batch_size"]}, {config["epochs"]} epochs. Made by ilkd_bench.
+
+| split | metric | score |
+|---|---|---|
+"""
+        + "\n".join(lines)
+        + "\n"
+    )
+    write_text(folder / "student" / "README.md", card)
+    state = {name: value.detach().contiguous().cpu() for name, value in method.named_parameters()}
+    if state:
+        save_file(state, folder / "method.safetensors")

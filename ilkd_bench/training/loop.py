@@ -1,0 +1,242 @@
+"""The training loop of a teacher and of a student: one `trainer.fit` per phase."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.environments import LightningEnvironment
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+
+from ilkd_bench.data.batches import EpochBatches, Split, loader, sorted_batches, to_device
+from ilkd_bench.methods.base import Method
+from ilkd_bench.models.model import Model
+from ilkd_bench.plumbing.hardware import device_here, precision_here
+from ilkd_bench.teachers.finetuned import save_weights
+from ilkd_bench.teachers.live import Teacher
+from ilkd_bench.training.checkpoints import (
+    WholeFiles,
+    best_epoch,
+    every_epoch,
+    kept_for_resume,
+    load,
+)
+from ilkd_bench.training.module import DistillModule, Optimisation, Score, show
+from ilkd_bench.training.progress import Bar
+from ilkd_bench.types import BadInput, Clock, Phase
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; the same for all methods."""
+
+    seed: int
+    batch_size: int
+    patience: int | None  # epochs without a better dev score; None: no early stopping
+    gradient_clip: float | None
+    precision: str
+    optimisation: Optimisation
+    accelerator: str
+    workers: int
+    eval_batch_size: int
+
+
+class Snapshots(pl.Callback):
+    """Keep the weights after every epoch."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
+        """Write this epoch's weights."""
+        path = self._folder / f"epoch-{trainer.current_epoch + 1:03d}.safetensors"
+        save_weights(module.student, path)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a training left behind, besides the student at its best epoch."""
+
+    history: list[dict[str, Any]]
+    best_epoch: int  # counted from 1 over all phases
+    examples: int
+    seconds: float  # of training steps, validation excluded
+
+
+def fit(
+    student: Model,
+    method: Method,
+    weights: dict[str, float],
+    teacher: Teacher | None,
+    splits: dict[str, Split],
+    *,
+    phases: Sequence[Phase],
+    settings: Settings,
+    score: Score,
+    monitor: str,
+    folder: Path,
+    title: str,
+    snapshots: Path | None = None,
+    logger: Any = False,
+) -> Fitted:
+    """Train through all phases and load the best epoch of the last one into the student.
+
+    A phase starts from the last weights of the one before, or from its best ones where that asks
+    for it (`Phase.carry`). Early stopping watches the last phase only.
+    A training that was killed or interrupted goes on from its last whole epoch, and ends as if
+    nothing had happened.
+
+    Args:
+        folder: takes the checkpoints while training.
+        snapshots: where to keep the weights after every epoch.
+    """
+    history: list[dict[str, Any]] = []
+    first_epoch = 0
+    scratch = folder / "checkpoint"
+    with Bar(title, sum(phase.epochs for phase in phases)) as bar, kept_for_resume(scratch):
+        for number, phase in enumerate(phases):
+            module = DistillModule(
+                student,
+                method,
+                weights,
+                teacher,
+                phase=phase,
+                first_epoch=first_epoch,
+                seed=settings.seed,
+                optimisation=settings.optimisation,
+                score=score,
+                monitor=monitor,
+            )
+            path, last = scratch / f"phase-{number + 1}.ckpt", phase is phases[-1]
+            best_path = scratch / ("best.ckpt" if last else f"{path.stem}-best.ckpt")
+            selects = last or phase.carry == "best"
+            callbacks: list[pl.Callback] = [bar]
+            if snapshots is not None:
+                callbacks.append(Snapshots(snapshots))
+            if selects:
+                callbacks += best_epoch(best_path, settings.patience if last else None)
+            callbacks.append(every_epoch(path))  # last: it holds which epoch is the best so far
+            module.train()  # a loaded model is in eval mode, and Lightning leaves it there
+            saved = load(path) if path.is_file() else None
+            if saved is not None and saved["ended"]:
+                module.load_state_dict(saved["state_dict"])
+                module.on_load_checkpoint(saved)
+            else:
+                done = 0 if saved is None else len(saved["history"])
+                with _interruptible():
+                    trainer(settings, phase, callbacks, logger, folder).fit(
+                        module,
+                        *loaders(splits, settings, first_epoch, done=done),
+                        ckpt_path=None if saved is None else path,
+                        weights_only=True,
+                    )
+            if selects:
+                best = load(best_path)
+                module.load_state_dict(best["state_dict"])
+            history += module.history
+            first_epoch += phase.epochs
+    return Fitted(
+        history=history,
+        best_epoch=module.first_epoch + best["epoch"] + 1,
+        examples=sum(row["rows"] for row in history),
+        seconds=sum(row["seconds"] for row in history),
+    )
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end the whole sweep, not the one training as Lightning has it."""
+    try:
+        yield
+    except SIGTERMException as error:
+        raise KeyboardInterrupt from error
+    except SystemExit as error:
+        if not isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning ignores it from now on
+        raise KeyboardInterrupt from error
+
+
+def loaders(
+    splits: dict[str, Split], settings: Settings, first_epoch: int, *, done: int = 0
+) -> tuple[Any, Any]:
+    """Return the batches of a phase that starts at `first_epoch`, and those of dev.
+
+    Args:
+        done: epochs of the phase before a kill. Lightning asks for the first batches of a resumed
+            training before it calls `set_epoch`.
+    """
+    train, dev = splits["train"], splits["dev"]
+    pin = device_here(settings.accelerator).type == "cuda"
+    batches = EpochBatches(
+        train.lengths, settings.batch_size, seed=settings.seed, first_epoch=first_epoch
+    )
+    batches.set_epoch(done)
+    return (
+        loader(train, batches, workers=settings.workers, pin=pin),
+        loader(dev, sorted_batches(dev.lengths, settings.eval_batch_size), workers=0, pin=pin),
+    )
+
+
+def trainer(
+    settings: Settings, phase: Phase, callbacks: list[pl.Callback], logger: Any, folder: Path
+) -> pl.Trainer:
+    """Return Lightning's loop for a phase."""
+    return pl.Trainer(
+        max_epochs=phase.epochs,
+        accelerator=device_here(settings.accelerator).type,
+        devices=1,
+        precision=precision_here(settings.precision, settings.accelerator),
+        gradient_clip_val=settings.gradient_clip,
+        callbacks=callbacks,
+        logger=logger,
+        default_root_dir=folder,
+        num_sanity_val_steps=0,
+        enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        plugins=[WholeFiles(), LightningEnvironment()],  # one process, also inside a Slurm job
+    )
+
+
+def check_terms(
+    student: Model,
+    method: Method,
+    weights: dict[str, float],
+    teacher: Teacher,
+    split: Split,
+    phases: Sequence[Phase],
+    device: torch.device,
+) -> None:
+    """Compute every phase's loss once, on two rows, before anything is trained.
+
+    Raises:
+        BadInput: a term has no weight, or a weight belongs to no term of any phase.
+    """
+    rows = sorted_batches(split.lengths, 2)[-1]
+    batch = to_device(split[rows], device)
+    terms: set[str] = set()
+    student.eval().to(device)
+    method.to(device)
+    teacher.to(device)
+    with torch.no_grad():
+        for phase in phases:
+            clock = Clock(phase, epoch=0, step=0, steps=1, seed=0)
+            terms |= set(method.loss(*show(student, teacher, batch, clock), clock))
+    for names, text in [
+        (terms - set(weights), "the loss has terms without a weight"),
+        (set(weights) - terms, "weights that no phase of the method uses"),
+    ]:
+        if names:
+            raise BadInput(f"method.weights: {text}: {', '.join(sorted(names))}")

@@ -1,0 +1,48 @@
+"""The bar of a training, gone when it is over; nothing where there is no terminal."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import pytorch_lightning as pl
+
+from ilkd_bench.plumbing.terminal import Bars
+
+
+class Bar(pl.Callback):
+    """Show the title, the steps, the epoch and the last dev score."""
+
+    def __init__(self, title: str, epochs: int) -> None:
+        self._epochs = epochs
+        self._progress = Bars()
+        self._task = self._progress.add_task(title, total=None, state="")
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: Any) -> None:
+        """Set the length once the loader's is known; what a resumed training did is behind it."""
+        steps = trainer.num_training_batches
+        total, done = self._epochs * steps, (module.first_epoch + module.current_epoch) * steps
+        self._progress.update(self._task, total=total, completed=done)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
+        """Move on by one step."""
+        self._progress.advance(self._task)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
+        """Tell the epoch and its dev score."""
+        epoch = module.first_epoch + module.current_epoch + 1
+        score = trainer.callback_metrics.get("monitor", float("nan"))
+        state = f"epoch {epoch}/{self._epochs}, dev {score:.4f}"
+        self._progress.update(self._task, state=state)

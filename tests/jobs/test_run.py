@@ -1,0 +1,259 @@
+"""The command line in one process: exit codes, messages, and what a failing job leaves."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toys
+from filelock import FileLock, Timeout
+
+from ilkd_bench import run
+from ilkd_bench.jobs import plan
+from ilkd_bench.jobs.job import execute, summary
+from ilkd_bench.plumbing import processes
+from ilkd_bench.records.record import write_record
+from ilkd_bench.settings import identity
+from ilkd_bench.training import train
+from ilkd_bench.types import BadInput, Incompatible
+
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
+
+MEASURED = {
+    "scores": {"dev": {"accuracy": 0.75, "n": 4}},
+    "monitor": "dev/accuracy",
+    "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
+}
+
+
+def here(work: Any, *arguments: Any) -> int:
+    """Stands in for `processes.alone`: the job in this process, where it can be watched."""
+    try:
+        work(*arguments)
+    except SystemExit as error:
+        return int(error.code or 0)
+    return 0
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "alone", here)
+
+
+class Trainings:
+    """Stands in for `train.run`; does what is scripted per method."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        self.errors: dict[str, BaseException] = {}
+        monkeypatch.setattr(train, "run", self)
+
+    def __call__(self, config: dict[str, Any], science: Any, folder: Path) -> dict[str, Any]:
+        name = config["method"]["name"]
+        self.calls.append(name)
+        if name in self.errors:
+            raise self.errors[name]
+        return MEASURED
+
+
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
+    return Trainings(monkeypatch)
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["ilkd_bench.run", *argv])
+    return run.main(argv)
+
+
+def status(folder: Path) -> dict[str, str]:
+    return {
+        record["config"]["method"]["name"]: record["status"]
+        for record in toys.records(folder / "results")
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RuntimeError("CUDA out of memory"), "RuntimeError: CUDA out of memory"),
+        (SystemExit(3), "SystemExit: 3"),
+        (FloatingPointError("the loss (ce) is not finite"), "FloatingPointError: the loss (ce)"),
+        (BadInput("max_length=900 is beyond"), "max_length=900 is beyond"),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_a_failing_job_leaves_the_others_done(
+    error: BaseException,
+    reason: str,
+    tmp_path: Path,
+    trainings: Trainings,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    trainings.errors["vanilla"] = error
+    words = ["-m", *toys.small(tmp_path, "method=finetune,vanilla,pkd")]
+    assert command(monkeypatch, *words) == 1
+    assert trainings.calls == ["finetune", "vanilla", "pkd"]
+    assert status(tmp_path) == {"finetune": "done", "vanilla": "failed", "pkd": "done"}
+    (failed,) = [r for r in toys.records(tmp_path / "results") if r["status"] == "failed"]
+    folder = tmp_path / "results" / failed["folder"]
+    assert failed["reason"].startswith(reason)
+    trace = (folder / "error.txt").read_text()
+    assert trace.startswith("Traceback") and type(error).__name__ in trace
+    out, err = capfd.readouterr()
+    assert "3 runs: 2 done, 1 failed" in out
+    assert f"failed: {folder}: {reason}" in out
+    assert "Traceback" not in out + err
+
+
+def test_an_impossible_pair_is_skipped_and_no_failure(
+    tmp_path: Path, trainings: Trainings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainings.errors["pkd"] = Incompatible("a student of 1 layer has no intermediate layer")
+    words = ["-m", *toys.small(tmp_path, "method=pkd,vanilla")]
+    assert command(monkeypatch, *words) == 0
+    (skipped,) = [r for r in toys.records(tmp_path / "results") if r["status"] == "skipped"]
+    assert skipped["reason"] == "a student of 1 layer has no intermediate layer"
+    assert not list((tmp_path / "results").rglob("error.txt"))
+
+
+def test_an_interrupt_ends_the_sweep(
+    tmp_path: Path, trainings: Trainings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C is meant for the whole sweep; the run is not taken for done."""
+    trainings.errors["finetune"] = KeyboardInterrupt()
+    words = ["-m", *toys.small(tmp_path, "method=finetune,vanilla")]
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        raise SystemExit(command(monkeypatch, *words))
+    assert "vanilla" not in trainings.calls
+    assert status(tmp_path) == {"finetune": "running"}
+
+
+def test_done_runs_are_not_run_again_but_failed_and_broken_off_ones_are(
+    tmp_path: Path, trainings: Trainings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["-m", *toys.small(tmp_path, "method=finetune,vanilla,pkd,alp")]
+    trainings.errors["vanilla"] = RuntimeError("once")
+    assert command(monkeypatch, *words) == 1
+    records = {r["config"]["method"]["name"]: r for r in toys.records(tmp_path / "results")}
+    folders = {name: tmp_path / "results" / r["folder"] for name, r in records.items()}
+    half = {k: v for k, v in records["pkd"].items() if k != "folder"} | {"status": "running"}
+    write_record(folders["pkd"], half)
+    (folders["alp"] / "record.json").write_text('{"status": "done"')
+    done = (folders["finetune"] / "record.json").read_bytes()
+    trainings.errors, trainings.calls = {}, []
+    assert command(monkeypatch, *words) == 0
+    assert trainings.calls == ["vanilla", "pkd", "alp"]
+    assert set(status(tmp_path).values()) == {"done"}
+    assert (folders["finetune"] / "record.json").read_bytes() == done
+    assert not (folders["vanilla"] / "error.txt").exists()
+
+
+def test_a_record_tells_what_was_asked_and_what_came_out(
+    tmp_path: Path, trainings: Trainings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = toys.small(tmp_path, "method=pkd", "seed=3")
+    assert command(monkeypatch, *words) == 0
+    (record,) = toys.records(tmp_path / "results")
+    assert record["argv"] == words
+    assert record["schema"] == identity.SCHEMA and record["reason"] is None
+    assert record["scores"] == MEASURED["scores"]
+    assert record["config"]["seed"] == 3 and record["config"]["limit_train"] == 64
+    assert record["folder"].endswith(f"/pkd/s3-{record['id']}")
+
+
+def test_a_run_is_marked_as_running_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def look(config: Any, science: Any, folder: Path) -> dict[str, Any]:
+        seen.append(json.loads((folder / "record.json").read_text())["status"])
+        return MEASURED
+
+    monkeypatch.setattr(train, "run", look)
+    assert command(monkeypatch, *toys.small(tmp_path)) == 0
+    assert seen == ["running"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["method=nope"], "method=nope is unknown"),
+        (["epoch=3"], "did you mean epochs"),
+        (["batch_size=0"], "batch_size=0: allowed is"),
+        (["method=a,b"], "method=a is unknown"),
+        (["method=pkd,alp"], "add -m"),
+        (["task=custom"], "task=custom has no source of its own: give data_dir=DIR"),
+        (["task=mrpc", "data_dir=/no/such/folder"], "data_dir=/no/such/folder is no folder"),
+        (["teacher.path=/no/such/model", "teacher=bert_base"], "no model folder at /no/such/model"),
+        (["teacher.checkpoint=/no/such/model"], "no model folder at /no/such/model"),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else None,
+)
+def test_bad_input_is_one_message_and_exit_code_2_and_nothing_runs(
+    words: list[str],
+    expected: str,
+    tmp_path: Path,
+    trainings: Trainings,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    where = [f"results_dir={tmp_path}/results", f"cache_dir={tmp_path}/cache"]
+    assert command(monkeypatch, *words, *where) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("ilkd_bench: ") and expected in err
+    assert "Traceback" not in err
+    assert trainings.calls == [] and not (tmp_path / "results").exists()
+
+
+def test_the_summary_of_a_run_is_one_line_with_scores_seconds_and_place(tmp_path: Path) -> None:
+    record = MEASURED | {
+        "status": "done",
+        "config": {k: {"name": k} for k in ("task", "teacher", "student", "method")} | {"seed": 4},
+    }
+    assert summary(record, tmp_path) == (
+        f"task, teacher -> student, method, seed 4: dev accuracy 0.7500; 1.8 s; {tmp_path}"
+    )
+
+
+def test_a_run_is_held_while_it_goes_on(
+    trainings: Trainings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (job,) = plan.plan(toys.small(tmp_path))
+    second = FileLock(job.folder.with_name(f".{job.folder.name}.lock"))
+    outcomes = []
+
+    def measured(config: dict[str, Any], science: Any, folder: Path) -> dict[str, Any]:
+        with pytest.raises(Timeout):
+            second.acquire(timeout=0)
+        outcomes.append("held")
+        return MEASURED
+
+    monkeypatch.setattr(train, "run", measured)
+    assert execute(job)["status"] == "done"
+    assert outcomes == ["held"]
+    second.acquire(timeout=0)  # free again
+    second.release()
+
+
+def test_who_comes_second_waits_and_finds_the_run_done(
+    trainings: Trainings, tmp_path: Path
+) -> None:
+    (job,) = plan.plan(toys.small(tmp_path))
+    job.folder.mkdir(parents=True)
+    done = {"schema": identity.SCHEMA, "id": job.id, "status": "done", "config": job.science}
+    found: list[dict[str, Any]] = []
+    with FileLock(job.folder.with_name(f".{job.folder.name}.lock")):
+        waiting = threading.Thread(target=lambda: found.append(execute(job)))
+        waiting.start()
+        write_record(job.folder, done | MEASURED)
+    waiting.join()
+    assert [record["status"] for record in found] == ["done"]
+    assert trainings.calls == []
