@@ -58,16 +58,16 @@ def main(argv: Sequence[str]) -> int:
         return refuse(error)
     try:
         with terminable():
-            wandb_group.prepare([job.config for job in jobs], argv)
+            jobs = wandb_group.prepare(jobs, argv)
             announce(jobs)
             if elsewhere:
-                sys.argv += wandb_group.words(jobs[0].config["logger"])
+                sys.argv += wandb_group.words(jobs[0].run)
                 hydra_main()
             else:
                 Sweep(jobs).carry_out()
             if plan.repeats(argv):
                 repetition = plan.plan(argv, repeat=True)
-                wandb_group.prepare([job.config for job in repetition], argv)
+                repetition = wandb_group.prepare(repetition, argv)
                 announce(repetition)
                 Sweep(repetition).carry_out()
                 known = {job.id for job in jobs}

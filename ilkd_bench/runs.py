@@ -52,7 +52,7 @@ def planned(words: Sequence[str]) -> list[Run]:
             )
     found = []
     for job in plan.plan(flags + [word for word in words if word not in flags]):
-        planned_only = {"config": job.science, "argv": list(job.words)}
+        planned_only = {"config": job.run.identity, "argv": list(job.words)}
         run = look(job.folder) or described(job.folder, planned_only, "missing", when=None)
         found.append(replace(run, command=command(list(job.words))))
     return found

@@ -22,6 +22,8 @@ from ilkd_bench.models import build
 from ilkd_bench.models.model import Model
 from ilkd_bench.records.record import read_record, run_folders
 from ilkd_bench.settings import groups
+from ilkd_bench.settings import run as settings_run
+from ilkd_bench.settings.run import Run
 from ilkd_bench.training.loop import Settings
 from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
@@ -53,6 +55,11 @@ def config(*overrides: str) -> dict[str, Any]:
     return OmegaConf.to_container(composed, resolve=True)
 
 
+def run(*overrides: str, data: dict[str, str] | None = None) -> Run:
+    """The settings of a run, checked."""
+    return Run.of(config(*overrides), data)
+
+
 def small(folder: Path, *overrides: str) -> list[str]:
     """Command-line words of a shrunken run that writes below ``folder`` only."""
     return [
@@ -81,8 +88,8 @@ def method_settings(name: str) -> dict[str, Any]:
 
 def method(name: str, student: Spec, teacher: Spec, **changes: Any) -> Method:
     """A method as its YAML states it, with some settings changed."""
-    chosen = method_settings(name) | changes
-    return groups.construct(chosen, drop=("weights",), student=student, teacher=teacher)
+    settings = settings_run.Method(**method_settings(name) | changes)
+    return settings.build(student=student, teacher=teacher)
 
 
 def spec(layers: int, width: int = 4, classes: int = 3) -> Spec:

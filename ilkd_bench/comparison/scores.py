@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from ilkd_bench.records.cells import LIMITS, SWEPT, place
-from ilkd_bench.records.record import Damaged, examine, run_folders
+from ilkd_bench.records.record import Damaged, current, examine, run_folders
 from ilkd_bench.settings.identity import run_id
 
 CELL = ["section", "method", "task"]
@@ -46,6 +46,7 @@ def read(results_dir: Path) -> Found:
             flaws.append(f"{name}: not used, {wrong}")
             continue
         first[record["id"]] = name
+        record = current(record)
         records.append(record | {"folder": name, "place": place(record["config"])})
     return Found(records, flaws)
 

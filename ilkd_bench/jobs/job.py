@@ -16,7 +16,9 @@ from ilkd_bench.plumbing import files, processes, terminal
 from ilkd_bench.plumbing.logs import crash_report, hush, logged, remove_empty, terminal_lines
 from ilkd_bench.records import retention
 from ilkd_bench.records.record import read_record, run_folder, set_aside, write_record
-from ilkd_bench.settings import identity
+from ilkd_bench.settings.checks import PRECISIONS
+from ilkd_bench.settings.identity import SCHEMA, former, run_id
+from ilkd_bench.settings.run import Run
 from ilkd_bench.types import BadInput, Incompatible
 
 log = logging.getLogger("ilkd_bench")
@@ -27,37 +29,48 @@ HELD = 75
 
 @dataclass(frozen=True)
 class Job:
-    """One run: its configuration, resolved and checked, and who it is."""
+    """One run: its settings, and the words that select it."""
 
-    config: dict[str, Any]
-    science: dict[str, Any]
+    run: Run
     words: tuple[str, ...] = ()  # the command line that selects this run alone
 
-    @cached_property
+    @property
     def id(self) -> str:
         """The run's identity."""
-        return identity.run_id(self.science)
+        return self.run.id
 
-    @property
+    @cached_property
     def folder(self) -> Path:
-        """Where the run's files go."""
-        return run_folder(Path(self.config["results_dir"]), self.config, self.id)
+        """Where the run's files go: where it was begun already, by a former schema too."""
+        root = Path(self.run.results_dir)
+        home = run_folder(root, self.run.identity, self.id)
+        if (home / "record.json").is_file():
+            return home
+        for precision in (self.run.precision,) if self.run.precision != "auto" else PRECISIONS:
+            run = self.run.but(precision=precision)
+            earlier = [run_folder(root, run.identity, run.id)]
+            earlier += [run_folder(root, old, run_id(old)) for old in former(run)]
+            for folder in earlier:
+                record = read_record(folder)
+                if record is not None and record.get("precision", precision) == precision:
+                    return folder
+        return home
 
     @property
     def record(self) -> dict[str, Any]:
         """What is known before the run begins."""
         return {
-            "schema": identity.SCHEMA,
+            "schema": SCHEMA,
             "id": self.id,
             "status": "running",
             "reason": None,
             "argv": list(self.words),
-            "config": self.science,
+            "config": self.run.identity,
         }
 
     def is_done(self, record: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
         """Tell whether a record says that nothing is left to do."""
-        return record is not None and record["status"] == "done" and not self.config["force"]
+        return record is not None and record["status"] == "done" and not self.run.force
 
 
 def execute(job: Job, heading: str = "", *, wait: bool = True) -> dict[str, Any] | None:
@@ -91,7 +104,7 @@ def _died(job: Job, code: int) -> dict[str, Any]:
 def _record_death(job: Job, reason: str) -> dict[str, Any]:
     record = read_record(job.folder) or job.record
     if record["status"] == "running":  # else another process did the run meanwhile
-        record |= {"status": "failed", "reason": reason}
+        record = job.record | {"status": "failed", "reason": reason}
         remove_empty(job.folder / "error.txt")
         _write(write_record, job.folder, record)
         log.error(summary(record, job.folder))
@@ -122,7 +135,7 @@ def _attempt(job: Job) -> None:
         log.info("done before: %s", summary(earlier, job.folder))
         return
     job.folder.mkdir(parents=True, exist_ok=True)
-    if job.config["force"]:
+    if job.run.force:
         set_aside(job.folder)
         shutil.rmtree(job.folder / "checkpoint", ignore_errors=True)
     for left in job.folder.rglob(".*"):  # by an attempt that was killed
@@ -134,7 +147,7 @@ def _attempt(job: Job) -> None:
             record = job.record | _outcome(job)
         write_record(job.folder, record)
         log.info(summary(record, job.folder))
-    retention.tidy(job.folder, job.config["keep_student"])
+    retention.tidy(job.folder, job.run.keep_student)
 
 
 def _outcome(job: Job) -> dict[str, Any]:
@@ -142,7 +155,7 @@ def _outcome(job: Job) -> dict[str, Any]:
         hush()
         from ilkd_bench.training import train  # only here: torch takes seconds to import
 
-        return {"status": "done"} | train.run(job.config, job.science, job.folder)
+        return {"status": "done"} | train.train(job.run, job.folder)
     except Incompatible as reason:
         return {"status": "skipped", "reason": str(reason)}
     except (Exception, SystemExit) as error:

@@ -23,38 +23,44 @@ from omegaconf.errors import OmegaConfBaseException
 from ilkd_bench.data import tasks
 from ilkd_bench.jobs import best_setting
 from ilkd_bench.jobs.job import Job
-from ilkd_bench.settings import checks, identity
+from ilkd_bench.plumbing.hardware import precision_used
 from ilkd_bench.settings.groups import ROOT
+from ilkd_bench.settings.run import PLUMBING, SCIENCE, Run, require_effect
 from ilkd_bench.types import BadInput
 
 OmegaConf.register_new_resolver("root", lambda: str(ROOT), replace=True)
 
 
-def job(config: dict[str, Any], given: set[str] | None = None, words: Sequence[str] = ()) -> Job:
+def job(
+    config: dict[str, Any],
+    typed: set[str] | None = None,
+    words: Sequence[str] = (),
+    *,
+    here: bool = True,
+) -> Job:
     """Check a resolved configuration and find its identity.
 
     Args:
-        given: dotted keys that the user typed.
+        typed: dotted keys that the user set.
         words: the overrides that select this run.
+        here: the run takes place on this machine, which says what `precision=auto` is.
 
     Raises:
         BadInput: a value is not allowed, or has no effect, or there is no data for it.
     """
-    config["task"]["ood"] = config["task"]["ood"] or {}  # task.ood=null: score no other domain
     undecided = [key for key in best_setting.KEYS if config[key] == best_setting.BEST]
-    config |= dict.fromkeys(undecided, 1)
-    checks.check(config)
-    checks.without_effect(config, given or set())
-    task = tasks.Task(**config["task"])
-    data_dir = None if config["data_dir"] is None else Path(config["data_dir"])
-    data = tasks.fingerprints(task, data_dir, Path(config["cache_dir"]))
-    science = identity.science(config, data)
+    run = Run.of(config | dict.fromkeys(undecided, 1))
+    require_effect(run, typed or set())
+    data_dir = None if run.data_dir is None else Path(run.data_dir)
+    run = run.but(data=tasks.fingerprints(run.task, data_dir, run.cache))
+    if here:
+        run = run.but(precision=precision_used(run.precision, run.trainer.accelerator))
     if undecided:
-        config |= best_setting.best(config, science, undecided)
-        science = identity.science(config, data)
-        decided = {f"{key}={best_setting.BEST}": f"{key}={config[key]}" for key in undecided}
+        best = best_setting.best(run, undecided)
+        run = run.but(**best)
+        decided = {f"{key}={best_setting.BEST}": f"{key}={best[key]}" for key in undecided}
         words = [decided.get(word, word) for word in words]
-    return Job(config, science, tuple(words))
+    return Job(run, tuple(words))
 
 
 def asks_for_information(argv: Sequence[str]) -> bool:
@@ -88,13 +94,18 @@ def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
     args = get_args_parser().parse_args(argv)
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         try:
-            return _plan(args.overrides, multirun=bool(args.multirun), repeat=repeat)
+            return _plan(
+                args.overrides,
+                multirun=bool(args.multirun),
+                repeat=repeat,
+                here=not uses_other_launcher(argv),
+            )
         except (HydraException, OmegaConfBaseException) as error:
             told = str(error).partition("\nConfig search path")[0].partition("\nSee https")[0]
             raise BadInput(told) from error
 
 
-def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool) -> list[Job]:
+def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool, here: bool) -> list[Job]:
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     overrides = parser.parse_overrides(list(typed))
     _check_keys(overrides)
@@ -120,8 +131,8 @@ def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool) -> list[Job]:
         for line in job_lines:
             if line not in parsed:
                 parsed[line] = parser.parse_override(line)
-        one = _one([parsed[line] for line in job_lines], composed, as_typed)
-        jobs.setdefault(one.id, one)
+        planned = _job([parsed[line] for line in job_lines], composed, as_typed, here)
+        jobs.setdefault(planned.id, planned)
     return list(jobs.values())
 
 
@@ -150,10 +161,11 @@ def _stage(overrides: Sequence[Override], *, repeat: bool) -> list[str]:
     return lines
 
 
-def _one(
+def _job(
     overrides: Sequence[Override],
     composed: dict[tuple[str, ...], DictConfig],
     as_typed: dict[str, str],
+    here: bool,
 ) -> Job:
     plain = [o for o in overrides if _is_plain(o)]
     structure = tuple(_line(o) for o in overrides if not _is_plain(o))
@@ -168,7 +180,7 @@ def _one(
         for o in overrides
         if o.key_or_group not in ("sweeps", "protocol")
     ]
-    return job(resolved, {o.key_or_group for o in plain}, words)
+    return job(resolved, {o.key_or_group for o in plain}, words, here=here)
 
 
 def _line(override: Override) -> str:
@@ -188,7 +200,7 @@ def _is_plain(override: Override) -> bool:
 
 def _check_keys(overrides: Sequence[Override]) -> None:
     """Refuse unknown choices and top-level keys before Hydra does, naming the nearest ones."""
-    keys = sorted(identity.SCIENCE | identity.PLUMBING)
+    keys = sorted(SCIENCE | PLUMBING)
     for override in overrides:
         key = override.key_or_group
         top = key.split(".")[0]
@@ -247,7 +259,7 @@ def require_writable(jobs: Sequence[Job]) -> None:
         BadInput: that is not possible.
     """
     for key in ("results_dir", "cache_dir"):
-        for folder in {job.config[key] for job in jobs}:
+        for folder in {getattr(job.run, key) for job in jobs}:
             check_writable(key, Path(folder))
 
 

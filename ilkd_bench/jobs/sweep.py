@@ -43,7 +43,7 @@ class Sweep:
 
     def _pass(self, job: Job, *, wait: bool) -> bool:
         """Bring a run to its end; False if another process is at it and we do not wait."""
-        if job.config["fail_fast"] and "failed" in self.states.values():
+        if job.run.fail_fast and "failed" in self.states.values():
             return True  # left as it is
         record = read_record(job.folder)
         if job.is_done(record):
@@ -88,9 +88,9 @@ def announce(jobs: Sequence[Job]) -> None:
     left = [job for job in jobs if not job.is_done(read_record(job.folder))]
     if len(jobs) == 1 or not left:
         return
-    cells = len({cell(job.science) for job in left})
-    need = retention.room([job.config for job in left], cells)
-    results_dir = Path(jobs[0].config["results_dir"])
+    cells = len({cell(job.run.identity) for job in left})
+    need = retention.room([job.run for job in left], cells)
+    results_dir = Path(jobs[0].run.results_dir)
     free = shutil.disk_usage(results_dir).free
     told = (
         "" if need is None else f"students and checkpoints take about {decimal(int(need * 1e6))}, "
@@ -108,7 +108,7 @@ def report(jobs: Sequence[Job]) -> int:
     """Print the summary of a sweep and return the exit code."""
     found = [(job, read_record(job.folder) or {"status": "missing"}) for job in jobs]
     counts = Counter(record["status"] for _, record in found)
-    results_dir = Path(jobs[0].config["results_dir"])
+    results_dir = Path(jobs[0].run.results_dir)
     if len(jobs) > 1:
         told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
         print(f"{len(jobs)} runs: {told}")

@@ -9,7 +9,9 @@ from ilkd_bench.plumbing import files
 from ilkd_bench.settings.groups import defaults
 
 SWEPT = ("seed", "lr", "batch_size")
-"""What differs between the runs of a cell."""
+"""What a cell of a table averages over or selects."""
+
+LIMITS = ("limit_train", "limit_eval")
 
 
 def cell(science: dict[str, Any]) -> str:
@@ -22,15 +24,6 @@ def dev_score(record: dict[str, Any]) -> float:
     split, metric = record["monitor"].split("/")
     score: float = record["scores"][split][metric]
     return score
-
-
-SWEPT = ("seed", "lr", "batch_size")
-"""What a cell of a table averages over or selects."""
-
-LIMITS = ("limit_train", "limit_eval")
-
-
-# --- where a run belongs
 
 
 def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -67,8 +60,7 @@ def place(config: dict[str, Any]) -> dict[str, str]:
     """Return the section, row and column of a run: runs with other settings never share a cell."""
     method, task = config["method"], config["task"]
     known = defaults("method", method["name"])
-    told = ("name",) if known else ("name", "_target_")  # the name says enough
-    changed = difference({k: v for k, v in method.items() if k not in told}, [known])
+    changed = difference({k: v for k, v in method.items() if k != "name"}, [known])
     given = config["teacher"].get("checkpoint")
     if given is not None and "assistants" in config:  # else the recipe is the section's
         usual = defaults("teacher", config["teacher"]["name"]).get("recipe", {})

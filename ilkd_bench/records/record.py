@@ -7,18 +7,15 @@ import logging
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ilkd_bench.plumbing.files import write_json
-from ilkd_bench.settings.identity import SCHEMA
+from ilkd_bench.settings.identity import SCHEMA, upgraded
 from ilkd_bench.types import BadInput
-
-if TYPE_CHECKING:
-    pass
-
 
 log = logging.getLogger(__name__)
 
+SCHEMAS = (1, SCHEMA)
 STATUSES = ("done", "failed", "skipped", "running")
 
 
@@ -55,19 +52,33 @@ def examine(folder: Path) -> dict[str, Any]:
         raise Damaged(f"it is no JSON: {error}") from error
     if not isinstance(record, dict):
         raise Damaged(f"it holds no record but {type(record).__name__}")
-    if record.get("schema") != SCHEMA:
-        raise Damaged(f"its schema is {record.get('schema')!r}; this version reads {SCHEMA}")
+    if record.get("schema") not in SCHEMAS:
+        raise Damaged(f"its schema is {record.get('schema')!r}; this version reads 1 to {SCHEMA}")
     if record.get("status") not in STATUSES:
         raise Damaged(f"its status is {record.get('status')!r}; known are {', '.join(STATUSES)}")
     return record
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
-    """Return a run's record; None where there is none or it is not whole."""
+    """Return a run's record as this schema has it; None where there is none or it is not whole."""
     try:
-        return examine(folder)
+        return current(examine(folder))
     except (FileNotFoundError, Damaged):
         return None
+
+
+def current(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with its settings as this schema has them; its id stays.
+
+    Raises:
+        Damaged: its settings are not whole.
+    """
+    if record["schema"] == SCHEMA:
+        return record
+    try:
+        return record | {"config": upgraded(record["config"], record.get("precision"))}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"its settings are not whole ({error})") from error
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:

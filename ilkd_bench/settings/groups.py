@@ -1,8 +1,7 @@
-"""The groups of `conf/` on the disk, and what is constructed from them."""
+"""The groups of `conf/` on the disk, read without composing them."""
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,10 +33,3 @@ def defaults(group: str, name: str) -> dict[str, Any]:
     path = ROOT / "conf" / group / f"{name}.yaml"
     found: Any = OmegaConf.to_container(OmegaConf.load(path)) if path.is_file() else {}
     return found
-
-
-def construct(settings: dict[str, Any], *, drop: tuple[str, ...], **given: Any) -> Any:
-    """Call what `_target_` names with the other settings, less those in `drop`."""
-    target = pkgutil.resolve_name(settings["_target_"])
-    own = {k: v for k, v in settings.items() if k not in ("_target_", "name", *drop)}
-    return target(**own, **given)

@@ -16,7 +16,7 @@ from ilkd_bench.data import tasks
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.plumbing import files
 from ilkd_bench.records.record import find, finished
-from ilkd_bench.settings.identity import SCIENCE
+from ilkd_bench.settings.run import SCIENCE
 from ilkd_bench.students import card, load
 from ilkd_bench.types import BadInput
 

@@ -26,19 +26,20 @@ from safetensors.torch import load_file
 
 from ilkd_bench.comparison import scores
 from ilkd_bench.data.batches import Split, sorted_batches, to_device
-from ilkd_bench.data.tasks import Task
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import Job
 from ilkd_bench.methods.base import Method
-from ilkd_bench.models import build
+from ilkd_bench.models.build import checkpoint
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.plumbing.terminal import track
+from ilkd_bench.settings.identity import run_id
 from ilkd_bench.students.similarity import POOLINGS, Pooled, pca, similarity
 from ilkd_bench.teachers.banked import BANKED
 from ilkd_bench.teachers.live import Teacher
-from ilkd_bench.training import inputs, make_teacher
+from ilkd_bench.training import inputs
+from ilkd_bench.training.make_teacher import fine_tune
 from ilkd_bench.types import BadInput, Outputs, Phase
 
 log = logging.getLogger("ilkd_bench")
@@ -102,29 +103,24 @@ def analyse(job: Job, folder: Path, rows: int, seed: int) -> dict[str, pd.DataFr
     Raises:
         BadInput: something that the run was made of is gone, or is another now.
     """
-    config, task = job.config, Task(**job.config["task"])
-    student, _ = build.checkpoint(str(folder / "student"), labels=task.labels)
-    teacher_model, order = inputs.build_teacher(config, task)
-    method = inputs.build_method(config, student, teacher_model)
+    run = job.run
+    student, _ = checkpoint(str(folder / "student"), labels=run.task.labels)
+    teacher = inputs.build_teacher(run)
+    method = inputs.build_method(run, student, teacher)
     if (folder / "method.safetensors").is_file():
         method.load_state_dict(load_file(folder / "method.safetensors"))
-    splits = inputs.read_splits(config, task, student, teacher_model)
+    splits = inputs.read_splits(run, student, teacher.model)
     plain = [Phase("analyse", 1, BANKED)]  # the teacher at its best epoch
-    live, _ = make_teacher.ready_teacher(
-        config, job.science, task, teacher_model, order, plain, splits
-    )
-    device = device_here(config["trainer"]["accelerator"])
-    batch_size = config["trainer"]["eval_batch_size"]
+    fine_tune(run, teacher, plain, splits)
+    device = device_here(run.trainer.accelerator)
+    batch_size = run.trainer.eval_batch_size
     student.eval().to(device)
     method.eval().to(device)
 
     def answering(split: str, needs: frozenset[str]) -> Teacher:
-        phase = Phase("analyse", 1, needs)
-        teacher = inputs.answering(
-            config, live, splits, split, [phase], device=device, batch_size=batch_size
-        )
-        teacher.to(device)
-        return teacher
+        answers = inputs.answering(run, teacher, splits, split, [Phase("analyse", 1, needs)])
+        answers.to(device)
+        return answers
 
     dev = splits["dev"]
     chosen = sample(len(dev), rows, seed)
@@ -134,9 +130,9 @@ def analyse(job: Job, folder: Path, rows: int, seed: int) -> dict[str, pd.DataFr
         "pca": pca(s, t, dev.index.numpy()[chosen], dev.labels.numpy()[chosen]),
     }
     if method.attends:
-        teacher = answering("train", method.needs)
+        answers = answering("train", method.needs)
         tables["attention"] = attention(
-            method, student, teacher, splits["train"], batch_size, device
+            method, student, answers, splits["train"], batch_size, device
         )
     return tables
 
@@ -154,10 +150,11 @@ def job_of(record: dict[str, Any], data_dir: str | None, cache_dir: str | None) 
         BadInput: what the command line gives is another run by now.
     """
     moved = {"data_dir": data_dir, "cache_dir": cache_dir}
-    given = {key: value for key, value in moved.items() if value is not None}
-    words = [word for word in record["argv"] if word.partition("=")[0] not in given]
-    (job,) = plan.plan([*words, *(f"{key}={value}" for key, value in given.items())])
-    if job.id != record["id"]:
+    changes = {key: value for key, value in moved.items() if value is not None}
+    changes["precision"] = record["config"]["precision"]  # that of the run, wherever this is
+    words = [word for word in record["argv"] if word.partition("=")[0] not in changes]
+    (job,) = plan.plan([*words, *(f"{key}={value}" for key, value in changes.items())])
+    if job.id != run_id(record["config"]):
         raise BadInput(
             "its command line gives another run today: data, models or settings have changed. "
             "Give --data-dir and --cache-dir as they were, or run it again"

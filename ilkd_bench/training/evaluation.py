@@ -21,6 +21,7 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import write_text
 from ilkd_bench.plumbing.terminal import track
+from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.live import Teacher
 from ilkd_bench.training.module import Score
 from ilkd_bench.types import BadInput, Outputs
@@ -139,7 +140,7 @@ def save_student(
     folder: Path,
     student: Model,
     method: Method,
-    config: dict[str, Any],
+    run: Run,
     scores: dict[str, dict[str, float]],
 ) -> None:
     """Write the student as transformers loads it, its model card, and the method's parameters."""
@@ -157,10 +158,10 @@ library_name: transformers
 pipeline_tag: text-classification
 tags: [knowledge-distillation]
 ---
-# {config["student"]["name"]} taught by {config["teacher"]["name"]} on {config["task"]["name"]}
+# {run.student.name} taught by {run.teacher.name} on {run.task.name}
 
-Method {config["method"]["name"]}, seed {config["seed"]}, lr {config["lr"]}, batch size
-{config["batch_size"]}, {config["epochs"]} epochs. Made by ilkd_bench.
+Method {run.method.name}, seed {run.seed}, lr {run.lr}, batch size
+{run.batch_size}, {run.epochs} epochs. Made by ilkd_bench.
 
 | split | metric | score |
 |---|---|---|

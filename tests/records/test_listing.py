@@ -421,7 +421,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[lis
     words = ["-m", "method=vanilla,pkd", "seed=0,1,2", "lr=1e-4", "cache_dir=c d"]
     jobs = plan.plan(words)
     for job, status in zip(jobs, ["done", "failed", "running", "running"], strict=False):
-        found = record(status=status) | {"id": job.id, "config": job.science}
+        found = record(status=status) | {"id": job.id, "config": job.run.identity}
         write_record(job.folder, found)
     damaged = jobs[4].folder / "record.json"
     damaged.parent.mkdir(parents=True)

@@ -310,7 +310,7 @@ def words_of(grid: Grid) -> list[str]:
 
 def planned(words: list[str], root: Path) -> list[dict[str, Any]]:
     places = [f"results_dir={root}/r", f"cache_dir={root}/c"]
-    return [job.config for job in plan.plan([*words, *places])]
+    return [job.run.identity for job in plan.plan([*words, *places])]
 
 
 PAIR = {"teacher": "bert_base", "student": "distilbert"}

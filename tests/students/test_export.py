@@ -135,7 +135,7 @@ def demo(folder: Path) -> str:
     """Do a run of the demo pair and return its folder."""
     (job,) = plan.plan(toys.small(folder, "method=vanilla", "trainer.accelerator=cpu"))
     job.folder.mkdir(parents=True)
-    measured = train.run(job.config, job.science, job.folder)
+    measured = train.train(job.run, job.folder)
     write_record(job.folder, job.record | {"status": "done"} | measured)
     return str(job.folder.relative_to(folder))
 

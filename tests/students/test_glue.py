@@ -47,8 +47,8 @@ def science() -> dict[str, dict[str, Any]]:
     """The settings of a run of each task."""
     found = {}
     for name in TASKS:
-        config = toys.config(f"task={name}", "method=vanilla", "max_length=24")
-        found[name] = {key: config[key] for key in identity.SCIENCE} | {"data": {"train": name}}
+        words = (f"task={name}", "method=vanilla", "max_length=24", "precision=32-true")
+        found[name] = toys.run(*words, data={"train": name}).identity
     return found
 
 

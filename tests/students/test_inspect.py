@@ -224,7 +224,7 @@ def test_the_numbers_are_those_of_the_stored_student_and_the_fine_tuned_teacher(
     folder = results / record["folder"]
     job = inspect.job_of(record, None, None)
     tables = inspect.analyse(job, folder, rows=6, seed=5)
-    task = tasks.Task(**job.config["task"])
+    task = job.run.task
     dev = tasks.read(task, "dev", data_dir=None, limit=64)
     chosen = np.sort(np.random.default_rng(5).permutation(64)[:6])
     (teacher,) = (made / "cache/teachers").glob("*/model.safetensors")

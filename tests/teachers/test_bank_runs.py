@@ -38,7 +38,7 @@ class Run:
         )
         job.folder.mkdir(parents=True)
         self.folder = job.folder
-        self.record = train.run(job.config, job.science, job.folder)
+        self.record = train.train(job.run, job.folder)
         self.history = pd.read_csv(job.folder / "history.csv").drop(columns="seconds")
         self.weights = load_file(job.folder / "student/model.safetensors")
 

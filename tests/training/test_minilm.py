@@ -47,8 +47,8 @@ def test_minilm_learns_from_itself_on_real_rows(tmp_path: Path) -> None:
         ]
     )
     job.folder.mkdir(parents=True)
-    measured = train.run(job.config, job.science, job.folder)
-    write_record(job.folder, {"schema": 1, "status": "done", "config": job.science} | measured)
+    measured = train.train(job.run, job.folder)
+    write_record(job.folder, {"schema": 1, "status": "done", "config": job.run.identity} | measured)
     record = read_record(job.folder)
     assert record is not None
 
