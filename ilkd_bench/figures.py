@@ -39,9 +39,9 @@ def main(argv: Sequence[str]) -> int:
     forms = ("svg", "pdf", "png") if args.png else ("svg", "pdf")
     without = []
     try:
-        found = scores.read(args.results_dir)
-        records = found.records
-        for flaw in found.flaws:
+        stored = scores.read(args.results_dir)
+        records = stored.records
+        for flaw in stored.flaws:
             print(f"ilkd_bench: {flaw}", file=sys.stderr)
         if not records:
             raise BadInput(f"no records in {args.results_dir / 'runs'}: run something, e.g. {RUN}")

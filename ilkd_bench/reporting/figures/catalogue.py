@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -171,18 +172,22 @@ FIGURES = (
 
 def subtitles(records: Records) -> dict[str, str]:
     """Return for each section its pair, its settings, and whether its runs are limited."""
-    shared = {cells.place(r["config"])["section"]: cells.setting(r["config"]) for r in records}
-    told = {}
-    for key, own in shared.items():
-        pair = (own["teacher"]["name"], own["student"]["name"])
-        same = [o for o in shared.values() if (o["teacher"]["name"], o["student"]["name"]) == pair]
-        apart = cells.difference(own, same)
-        limits = ", ".join(f"{k}={own[k]}" for k in cells.LIMITS if own[k] is not None)
-        words = [f"{pair[0]} to {pair[1]}", f"{own['epochs']} epochs"]
+    settings = {cells.place(r["config"])["section"]: cells.setting(r["config"]) for r in records}
+    texts = {}
+    for section, setting in settings.items():
+        pair = _pair(setting)
+        same_pair = [other for other in settings.values() if _pair(other) == pair]
+        apart = cells.difference(setting, same_pair)
+        limits = ", ".join(f"{k}={setting[k]}" for k in cells.LIMITS if setting[k] is not None)
+        words = [f"{pair[0]} to {pair[1]}", f"{setting['epochs']} epochs"]
         words += [f"LIMITED RUNS ({limits}), not for comparing"] if limits else []
         words += [f"apart from others of this pair: {apart}"] if apart else []
-        told[key] = "; ".join(words)
-    return told
+        texts[section] = "; ".join(words)
+    return texts
+
+
+def _pair(setting: dict[str, Any]) -> tuple[str, str]:
+    return setting["teacher"]["name"], setting["student"]["name"]
 
 
 def parts(table: pd.DataFrame, apart: Sequence[str]) -> Iterator[tuple[list[str], pd.DataFrame]]:

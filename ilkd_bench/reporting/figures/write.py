@@ -13,9 +13,7 @@ from matplotlib.figure import Figure
 from ilkd_bench.plumbing import files
 from ilkd_bench.reporting.figures import style
 from ilkd_bench.reporting.figures.catalogue import Declared, parts, subtitles, title
-from ilkd_bench.reporting.figures.data import (
-    Records,
-)
+from ilkd_bench.reporting.figures.data import Records
 
 
 def render(figure: Figure, form: str) -> bytes:
@@ -43,13 +41,13 @@ def write(
     written: list[Path] = []
     if table.empty:
         return written
-    told = subtitles(records)
+    texts = subtitles(records)
     for words, part in parts(table, declared.apart):
         stem = "--".join([declared.name, *words])
         text = part.to_csv(index=False, float_format="%.9g", lineterminator="\n")
         files.write_text(folder / f"{stem}.csv", text)
         with style.style():
-            figure = declared.draw(part, title(declared, part, told[part["section"].iloc[0]]))
+            figure = declared.draw(part, title(declared, part, texts[part["section"].iloc[0]]))
             style.place(figure)
             for form in forms:
                 path = folder / f"{stem}.{form}"
@@ -59,7 +57,7 @@ def write(
 
 
 def _write_bytes(path: Path, content: bytes) -> None:
-    """Write a file aside and rename it; see `store.write_text`."""
+    """Write a file aside and rename it; see `files.write_text`."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         aside.write_bytes(content)
