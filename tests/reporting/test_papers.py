@@ -130,7 +130,7 @@ tables:
       - {label: SciTail, task: mnli, split: ood/scitail}
     note: [One sentence., Another.]
 claims:
-  - {text: A beats B, teacher: t, student: s, split: dev, left: [a], right: [b, c], points: 1}
+  - {text: A beats B, teacher: t, student: s, split: dev, methods: [a], against: [b, c], points: 1}
 names:
   teachers: {BERT12: bert_base}
   students: {}

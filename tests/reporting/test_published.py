@@ -300,6 +300,6 @@ def test_each_pair_and_setting_has_its_own_line(tmp_path: Path) -> None:
 
 def test_the_claims_name_methods_that_there_are() -> None:
     for claim in papers.declared().claims:
-        for method in (*claim.left, *claim.right):
+        for method in (*claim.methods, *claim.against):
             assert groups.defaults("method", method)
-        assert not set(claim.left) & set(claim.right) and claim.split in ("dev", "ood")
+        assert not set(claim.methods) & set(claim.against) and claim.split in ("dev", "ood")

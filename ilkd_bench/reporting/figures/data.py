@@ -113,8 +113,8 @@ def paper_pairs(results_dir: Path, records: Records) -> pd.DataFrame:
     """Return the cosine of RAIL-KD's three pairs of layers, of every run."""
     table = _analysed(results_dir, records, "similarity", [*LAYERS, "cosine"])
     pairs = zip(table["student_layer"], table["teacher_layer"], strict=True)
-    wanted = table[pd.Series([pair in PAPER_PAIRS for pair in pairs], table.index, dtype=bool)]
-    return _ordered(wanted.dropna(subset="cosine"), LAYERS)
+    in_paper = pd.Series([pair in PAPER_PAIRS for pair in pairs], table.index, dtype=bool)
+    return _ordered(table[in_paper].dropna(subset="cosine"), LAYERS)
 
 
 def distance(results_dir: Path, records: Records) -> pd.DataFrame:
@@ -124,8 +124,8 @@ def distance(results_dir: Path, records: Records) -> pd.DataFrame:
     n, m = by["teacher_layer"].transform("max"), by["student_layer"].transform("max")
     layer = table["student_layer"]
     counterpart = table["teacher_layer"] == layer * n // m
-    wanted = table[counterpart & (layer > 0) & (layer < m)]
-    return _ordered(wanted.dropna(subset="distance"), LAYERS)
+    pairs = table[counterpart & (layer > 0) & (layer < m)]
+    return _ordered(pairs.dropna(subset="distance"), LAYERS)
 
 
 def attention(results_dir: Path, records: Records) -> pd.DataFrame:
@@ -167,8 +167,8 @@ def seeds(results_dir: Path, records: Records) -> pd.DataFrame:
     table = scores.frame(records)
     all_runs = runs(records)
     chosen = all_runs.loc[all_runs["chosen"], "id"]
-    wanted = table[table["main"] & table["id"].isin(chosen)]
-    return _ordered(wanted[[*RUN, "split", "metric", "value"]], ["split", "metric"])
+    main = table[table["main"] & table["id"].isin(chosen)]
+    return _ordered(main[[*RUN, "split", "metric", "value"]], ["split", "metric"])
 
 
 def time(results_dir: Path, records: Records) -> pd.DataFrame:

@@ -132,17 +132,17 @@ def sureness(column: Sequence[Score]) -> tuple[str, list[str]]:
     """Return a verdict in a few words and what the tests say of the best method and the others."""
     if len(column) == 1:
         return "nothing to compare", []
-    apart: list[str] = []
+    worse: list[str] = []
     alike: list[str] = []
     untested: list[str] = []
     for row in column[1:]:
         test = row.to_best
-        (untested if not tested(test) else apart if test.distinct else alike).append(row.method)
+        (untested if not tested(test) else worse if test.distinct else alike).append(row.method)
     sentences = []
     if not untested and not alike:
         sentences.append("Better than every other method, after correction for their number.")
-    elif apart:
-        sentences.append(f"Better than {listed(apart)}.")
+    elif worse:
+        sentences.append(f"Better than {listed(worse)}.")
     if alike:
         sentences.append(f"Not distinguishable from {listed(alike)}.")
     if untested:
@@ -150,12 +150,12 @@ def sureness(column: Sequence[Score]) -> tuple[str, list[str]]:
             f"Not tested against {listed(untested)}: they share fewer than two seeds, or the "
             "difference was the same at each."
         )
-    most = max(row.n for row in column)
-    if most == 1:
+    most_seeds = max(row.n for row in column)
+    if most_seeds == 1:
         sentences = ["With 1 seed nothing can be said about chance: run more seeds."]
-    elif most < FEW:
-        sentences.append(f"With {_seeds(most)} only large differences can be found.")
-    if apart and not alike and not untested:
+    elif most_seeds < FEW:
+        sentences.append(f"With {_seeds(most_seeds)} only large differences can be found.")
+    if worse and not alike and not untested:
         return "clear winner", sentences
     return ("no clear winner" if alike else "not tested"), sentences
 

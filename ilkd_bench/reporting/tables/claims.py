@@ -45,9 +45,9 @@ def claims(results: Results) -> Grid:
 def check(claim: Claim, runs: pd.DataFrame) -> dict[str, str]:
     """Return our difference with its interval, and the verdict."""
     main = runs[runs["main"] & runs["split"].str.startswith(claim.split)]
-    main = main[main["method"].isin([*claim.left, *claim.right])]
+    main = main[main["method"].isin([*claim.methods, *claim.against])]
     main = main[main["split"] != "dev_mismatched"]
-    a, b = _averages(main, claim.left), _averages(main, claim.right)
+    a, b = _averages(main, claim.methods), _averages(main, claim.against)
     if a is None or b is None:
         return {"ours": "", "verdict": "not enough runs"}
     seeds = sorted(a.index.intersection(b.index))

@@ -18,14 +18,14 @@ def cells(results: Results, rows: pd.DataFrame) -> list[Cell]:
 
     Bold is what is in `best`. A dagger marks fewer seeds than the most among these rows.
     """
-    most = rows["n"].max() if len(rows) else 0
+    most_seeds = rows["n"].max() if len(rows) else 0
     return [
         Cell(
             mean=row.mean,
             std=row.std,
             n=row.n,
             best=(row.section, row.task, row.split, row.metric, row.method) in results.best,
-            few=row.n < most,
+            few=row.n < most_seeds,
             ids=tuple(row.ids.split()),
         )
         for row in scores.rows(rows)

@@ -46,9 +46,9 @@ def build(table: Table, results: Results) -> Grid:
 
 def _section(table: Table, results: Results, student: str) -> pd.DataFrame:
     """Return the summary of the setting that fills most of the table for one student."""
-    wanted = _wanted(table, results, student)
-    unlimited = wanted[~wanted["limited"]]
-    candidates = wanted if unlimited.empty else unlimited
+    candidates = _candidates(table, results, student)
+    unlimited = candidates[~candidates["limited"]]
+    candidates = candidates if unlimited.empty else unlimited
     if candidates.empty:
         return candidates
     sizes = candidates.groupby("section").agg(cells=("mean", "size"), runs=("n", "sum"))
@@ -56,7 +56,7 @@ def _section(table: Table, results: Results, student: str) -> pd.DataFrame:
     return candidates[candidates["section"] == best]
 
 
-def _wanted(table: Table, results: Results, student: str) -> pd.DataFrame:
+def _candidates(table: Table, results: Results, student: str) -> pd.DataFrame:
     """Return the rows of the summary that the table could show, of whatever settings."""
     summary = results.summary
     return summary[
@@ -107,10 +107,10 @@ def _average(table: Table, cells: dict[str, Cell]) -> dict[str, Cell]:
 
 def _as_compared(rows: dict[str, dict[str, Cell]]) -> dict[str, dict[str, Cell]]:
     """Mark cells with fewer seeds than the most in the table."""
-    most = max((cell.n for row in rows.values() for cell in row.values()), default=0)
+    most_seeds = max((cell.n for row in rows.values() for cell in row.values()), default=0)
     return {
         label: {
-            name: cell if cell.text is not None else replace(cell, few=cell.n < most)
+            name: cell if cell.text is not None else replace(cell, few=cell.n < most_seeds)
             for name, cell in row.items()
         }
         for label, row in rows.items()
@@ -179,7 +179,7 @@ def _notes(
     limited = {limits(config) for config in configs} - {""}
     if limited:
         notes.append(f"Limited runs ({'; '.join(sorted(limited))}): not the paper's experiment.")
-    if set(_wanted(table, results, table.student)["section"]) - sections:
+    if set(_candidates(table, results, table.student)["section"]) - sections:
         notes.append("Runs of this pair with other settings are in overview.md.")
     if table.shows == "properties":
         return notes
@@ -230,18 +230,18 @@ def _commands(
     """
     if table.sweep is not None and not configs:
         return [f"python -m ilkd_bench.run +sweeps={table.sweep}"]
-    most = max((cell.n for row in rows.values() for cell in row.values()), default=0)
+    most_seeds = max((cell.n for row in rows.values() for cell in row.values()), default=0)
     lacking: dict[str, list[tuple[Row, Column]]] = {}
     for row in table.rows:
         for column in table.columns:
             cell = rows[row.label].get(column.label)
-            if cell is None or cell.n < most:
+            if cell is None or cell.n < most_seeds:
                 changed = row.method.partition(" (")[2].removesuffix(")")
                 lacking.setdefault(changed, []).append((row, column))
     kept = ("epochs", "max_length", "patience", *LIMITS)
     settings = [f"{k}={configs[0][k]}" for k in kept if configs and configs[0].get(k) is not None]
     if table.sweep is None:
-        settings.insert(0, f"seed={','.join(map(str, range(most or SEEDS)))}")
+        settings.insert(0, f"seed={','.join(map(str, range(most_seeds or SEEDS)))}")
     return [
         " ".join(["python -m ilkd_bench.run", *_words(table, changed, pairs), *settings])
         for changed, pairs in lacking.items()

@@ -90,7 +90,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Claim:
-    """A difference that RAIL-KD states: the best of `left` minus the best of `right`.
+    """A difference that RAIL-KD states: the best of `methods` minus the best of `against`.
 
     Section 5, differences of averages over the tasks.
 
@@ -103,8 +103,8 @@ class Claim:
     teacher: str
     student: str
     split: str
-    left: tuple[str, ...]
-    right: tuple[str, ...]
+    methods: tuple[str, ...]
+    against: tuple[str, ...]
     points: float
 
 
