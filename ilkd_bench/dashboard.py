@@ -27,12 +27,12 @@ def account(entity: str | None) -> str:
             "--dry-run shows what would be sent"
         )
     try:
-        found = entity or wandb.Api().default_entity
+        name = entity or wandb.Api().default_entity
     except Exception as error:  # W&B raises whatever it meets
         raise BadInput(f"W&B cannot be asked for your default entity: {error}") from error
-    if not found:
+    if not name:
         raise BadInput("W&B names no default entity: give --entity NAME")
-    return str(found)
+    return str(name)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -47,14 +47,14 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--project", default="ilkd_bench", help="the runs' project (ilkd_bench)")
     parser.add_argument("--entity", help="whose project (your default at W&B)")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent, as JSON")
-    given = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     try:
-        records = read(given.results_dir).records
-        views = workspaces(records, entity=given.entity or "", project=given.project)
-        if given.dry_run:
+        records = read(args.results_dir).records
+        views = workspaces(records, entity=args.entity or "", project=args.project)
+        if args.dry_run:
             print(json.dumps([spec(view) for view in views.values()], indent=1))
             return 0
-        for address in send(views, account(given.entity)):
+        for address in send(views, account(args.entity)):
             print(address)
     except BadInput as error:
         print(f"ilkd_bench: {error}", file=sys.stderr)

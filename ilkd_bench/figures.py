@@ -14,7 +14,7 @@ from ilkd_bench.types import BadInput
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = [declared.name for declared in FIGURES]
+    names = [entry.name for entry in FIGURES]
     parser = argparse.ArgumentParser(
         prog="python -m ilkd_bench.figures",
         description="Draws figures from the records and the analyses of the runs.",
@@ -39,25 +39,25 @@ def main(argv: Sequence[str]) -> int:
     forms = ("svg", "pdf", "png") if args.png else ("svg", "pdf")
     without = []
     try:
-        found = scores.read(args.results_dir)
-        records = found.records
-        for flaw in found.flaws:
+        stored = scores.read(args.results_dir)
+        records = stored.records
+        for flaw in stored.flaws:
             print(f"ilkd_bench: {flaw}", file=sys.stderr)
         if not records:
             raise BadInput(f"no records in {args.results_dir / 'runs'}: run something, e.g. {RUN}")
-        for declared in FIGURES:
-            if args.figure and declared.name not in args.figure:
+        for entry in FIGURES:
+            if args.figure and entry.name not in args.figure:
                 continue
-            written = write(declared, args.results_dir, records, forms)
-            without += [] if written else [declared]
+            written = write(entry, args.results_dir, records, forms)
+            without += [] if written else [entry]
             for path in written:
                 if path.suffix == ".svg":
                     print(f"figure: {path}")
     except (BadInput, OSError) as error:
         print(f"ilkd_bench: {error}", file=sys.stderr)
         return 2
-    for declared in without:
-        print(f"ilkd_bench: no figure {declared.name}: {declared.missing}", file=sys.stderr)
+    for entry in without:
+        print(f"ilkd_bench: no figure {entry.name}: {entry.missing}", file=sys.stderr)
     return 1 if args.figure and without else 0
 
 

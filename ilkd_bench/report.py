@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from ilkd_bench.comparison import results
+from ilkd_bench.comparison.results import load
 from ilkd_bench.plumbing import files
 from ilkd_bench.reporting.page.page import page
 from ilkd_bench.tables import parser
@@ -13,11 +13,11 @@ from ilkd_bench.tables import parser
 
 def main(argv: Sequence[str]) -> int:
     """Write the report; return the exit code."""
-    given = parser("report", "Write all results as one HTML page.").parse_args(argv)
+    args = parser("report", "Write all results as one HTML page.").parse_args(argv)
     try:
-        found = results.load(given.results_dir)
-        path = given.results_dir / "report" / "index.html"
-        files.write_text(path, page(found))
+        results = load(args.results_dir)
+        path = args.results_dir / "report" / "index.html"
+        files.write_text(path, page(results))
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
         print(f"ilkd_bench: {error}", file=sys.stderr)
         return 2

@@ -21,14 +21,14 @@ CELL = ["section", "method", "task"]
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredRecords:
     """The records below a results folder, each with its `folder` and `place`, and what is wrong."""
 
     records: list[dict[str, Any]]
     flaws: list[str]  # one sentence for every record that cannot be used
 
 
-def read(results_dir: Path) -> Found:
+def read(results_dir: Path) -> StoredRecords:
     """Return every record that can be used, ordered by path, and name the others."""
     records, flaws = [], []
     first: dict[str, str] = {}
@@ -48,7 +48,7 @@ def read(results_dir: Path) -> Found:
         first[record["id"]] = name
         record = current(record)
         records.append(record | {"folder": name, "place": place(record["config"])})
-    return Found(records, flaws)
+    return StoredRecords(records, flaws)
 
 
 def flaw(record: dict[str, Any]) -> str | None:
@@ -114,7 +114,7 @@ def _is_number(value: Any) -> bool:
 
 def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return the scores of all done runs: one row per run, split and metric."""
-    found = []
+    measured = []
     for record in records:
         config = record["config"]
         if record["status"] != "done":
@@ -130,7 +130,7 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
         for split, scores in record["scores"].items():
             main = main_metric(config["task"], split)
             for metric in sorted(scores.keys() - {"n"}):
-                found.append(
+                measured.append(
                     common
                     | {
                         "split": split,
@@ -142,7 +142,7 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
                 )
     columns = [*CELL, *SWEPT, "id", "folder", "limited", "teacher", "student", "split", "metric"]
     columns += ["main", "monitor", "value"]
-    table = pd.DataFrame(found, columns=columns)
+    table = pd.DataFrame(measured, columns=columns)
     kinds = {"limited": bool, "main": bool, "monitor": bool, "value": float}
     table = table.astype(kinds)  # an empty frame has no kinds of its own
     return table.sort_values([*CELL, "split", "metric", *SWEPT, "id"], ignore_index=True)

@@ -70,12 +70,12 @@ def sections(part: pd.DataFrame, terms: Sequence[str]) -> list[Any]:
     """
     ws, wr = _library()
     grouped = {"groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
-    shown = _shown(part)
-    dev = [score for score in shown if score[0] == "dev"]
-    ood = [score for score in shown if score[0].startswith("ood/")]
+    pairs = _split_metrics(part)
+    dev = [score for score in pairs if score[0] == "dev"]
+    ood = [score for score in pairs if score[0].startswith("ood/")]
     bars = [
         wr.BarPlot(title=f"{split} {metric}", metrics=[_key(split, metric)], **grouped)
-        for split, metric in shown
+        for split, metric in pairs
     ]
     domains = [_scatter(wr, x, y) for x in dev for y in ood]
     times = [
@@ -92,7 +92,7 @@ def sections(part: pd.DataFrame, terms: Sequence[str]) -> list[Any]:
         wr.LinePlot(title=key, x=wr.Metric("epoch"), y=[wr.Metric(key)], **grouped)
         for key in epochs
     ]
-    found = {
+    panels_by_section = {
         "Scores by method": bars,
         "Other domains against dev": domains,
         "Seconds against score": times,
@@ -100,12 +100,12 @@ def sections(part: pd.DataFrame, terms: Sequence[str]) -> list[Any]:
     }
     return [
         ws.Section(name=name, panels=panels, is_open=True)
-        for name, panels in found.items()
+        for name, panels in panels_by_section.items()
         if panels
     ]
 
 
-def _shown(part: pd.DataFrame) -> list[tuple[str, str]]:
+def _split_metrics(part: pd.DataFrame) -> list[tuple[str, str]]:
     """Return split and metric of what a view shows: dev, then other domains, then the rest."""
     pairs = set(zip(part["split"], part["metric"], strict=True))
     return sorted(pairs, key=lambda p: (p[0] != "dev", not p[0].startswith("ood/"), p))
@@ -127,7 +127,7 @@ def _scatter(wr: Any, x: tuple[str, str], y: tuple[str, str]) -> Any:
 def _runs(part: pd.DataFrame, section: str, task: str) -> Any:
     """Return which runs a view shows, and how they are grouped."""
     ws, _ = _library()
-    columns = [f"summary:{_key(split, metric)}" for split, metric in _shown(part)]
+    columns = [f"summary:{_key(split, metric)}" for split, metric in _split_metrics(part)]
     return ws.RunsetSettings(
         filters=ws.And(
             ws.Config("section") == section,
@@ -183,7 +183,7 @@ def send(views: dict[str, Any], entity: str) -> list[str]:
         BadInput: W&B does not take them.
     """
     ws, _ = _library()
-    told = []
+    addresses = []
     for key, view in views.items():
         view.entity = entity
         view._internal_name = f"nw-{key}-v"  # gives the view an address before it is saved
@@ -195,7 +195,7 @@ def send(views: dict[str, Any], entity: str) -> list[str]:
             else:
                 saved.name, saved.settings = view.name, view.settings
                 saved.sections, saved.runset_settings = view.sections, view.runset_settings
-            told.append(f"{view.name}: {saved.save().url}")
+            addresses.append(f"{view.name}: {saved.save().url}")
         except Exception as error:  # W&B raises whatever it meets
             raise BadInput(f"W&B did not take {view.name}: {error}") from error
-    return told
+    return addresses
