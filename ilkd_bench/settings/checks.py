@@ -59,6 +59,7 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "force": (lambda v: isinstance(v, bool), "true or false"),
     "fail_fast": (lambda v: isinstance(v, bool), "true or false"),
     "results_dir": (lambda v: isinstance(v, str) and v != "", "a folder"),
+    "plugins": (lambda v: v is None or (isinstance(v, str) and v != ""), "a folder, or null"),
     "cache_dir": (lambda v: isinstance(v, str) and v != "", "a folder"),
     "trainer.accelerator": (lambda v: v in ACCELERATORS, "one of " + ", ".join(ACCELERATORS)),
     "trainer.workers": _whole(0),

@@ -19,7 +19,7 @@ SCIENCE = frozenset(
 
 PLUMBING = frozenset(
     "data_dir cache_dir results_dir bank bank_dtype compile keep_student force fail_fast protocol"
-    " trainer logger".split()
+    " plugins trainer logger".split()
 )
 """Top-level keys that do not, but for the last digits of a float."""
 
