@@ -42,10 +42,11 @@ $(RAY)/.installed: pyproject.toml constraints.txt
 test-ray: $(RAY)/.installed  ## the tests of hydra/launcher=ray, in an environment of their own
 	OMP_NUM_THREADS=1 $(RAY)/bin/python -m pytest tests/test_scaling.py -k ray
 
-lint: $(INSTALLED)  ## format check, lint, types
+lint: $(INSTALLED)  ## format check, lint, types, who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 
 tables: $(INSTALLED)  ## tables from the records in results/
 	$(BIN)/python -m ilkd_bench.tables

@@ -13,6 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from ilkd_bench.jobs import plan, wandb_group
+from ilkd_bench.jobs.importable import require_importable
 from ilkd_bench.jobs.job import execute
 from ilkd_bench.jobs.sweep import Sweep, announce, report
 from ilkd_bench.plumbing.processes import Terminated, terminable
@@ -42,6 +43,10 @@ def main(argv: Sequence[str]) -> int:
     argv = flags + [word for word in argv if word not in flags]  # wherever -m was typed
     sys.argv[1:] = argv
     if plan.asks_for_information(argv):
+        try:
+            plan.use_plugins(argv)
+        except BadInput as error:
+            return refuse(error)
         hydra_main()
         return 0
     elsewhere = plan.uses_other_launcher(argv)
@@ -54,6 +59,7 @@ def main(argv: Sequence[str]) -> int:
             )
         jobs = plan.plan(argv)
         plan.require_writable(jobs)
+        require_importable(jobs)
     except BadInput as error:
         return refuse(error)
     try:

@@ -5,6 +5,7 @@ No torch here, and nothing is dropped silently: what cannot be used is named.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,12 @@ from typing import Any
 
 import pandas as pd
 
-from ilkd_bench.records.cells import LIMITS, SWEPT, place
+from ilkd_bench.records.cells import LIMITS, SWEPT, place, task_name
 from ilkd_bench.records.record import Damaged, current, examine, run_folders
 from ilkd_bench.settings.identity import run_id
+from ilkd_bench.types import BadInput
+
+log = logging.getLogger("ilkd_bench")
 
 CELL = ["section", "method", "task"]
 
@@ -146,6 +150,33 @@ def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     kinds = {"limited": bool, "main": bool, "monitor": bool, "value": float}
     table = table.astype(kinds)  # an empty frame has no kinds of its own
     return table.sort_values([*CELL, "split", "metric", *SWEPT, "id"], ignore_index=True)
+
+
+TIDY = (
+    *("teacher", "student", "method", "task", "seed", "lr", "batch_size", "split", "metric"),
+    *("value", "section", "limited", "id", "folder"),
+)
+
+
+def load_results(results_dir: Path | str = "results") -> pd.DataFrame:
+    """Return the scores of all runs that are done: one row per run, split and metric.
+
+    Columns: `method` is the row of the tables, `rail_l (layers=4)` where a setting differs from its
+    YAML; runs of one `section` have all settings in common but task, method, seed, lr and
+    batch_size; a `limited` run saw only some of the rows; `value` is in the metric's own unit;
+    `folder` is below `results_dir`. What cannot be used is logged as a warning.
+
+    Raises:
+        BadInput: there are no runs.
+    """
+    root = Path(results_dir)
+    if not (root / "runs").is_dir():
+        raise BadInput(f"no runs in {root}: give the folder that runs/ lies in")
+    found = read(root)
+    for sentence in found.flaws:
+        log.warning("%s", sentence)
+    table = frame(found.records)
+    return table.assign(task=table["task"].map(task_name))[list(TIDY)]
 
 
 def rows(table: pd.DataFrame) -> Iterable[Any]:

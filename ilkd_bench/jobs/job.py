@@ -16,6 +16,7 @@ from ilkd_bench.plumbing import files, processes, terminal
 from ilkd_bench.plumbing.logs import crash_report, hush, logged, remove_empty, terminal_lines
 from ilkd_bench.records import retention
 from ilkd_bench.records.record import read_record, run_folder, set_aside, write_record
+from ilkd_bench.settings import plugins
 from ilkd_bench.settings.checks import PRECISIONS
 from ilkd_bench.settings.identity import SCHEMA, former, run_id
 from ilkd_bench.settings.run import Run
@@ -152,6 +153,7 @@ def _attempt(job: Job) -> None:
 
 def _outcome(job: Job) -> dict[str, Any]:
     try:
+        plugins.use(job.run.plugins)
         hush()
         from ilkd_bench.training import train  # only here: torch takes seconds to import
 

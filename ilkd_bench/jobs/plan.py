@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -13,10 +14,13 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -24,11 +28,26 @@ from ilkd_bench.data import tasks
 from ilkd_bench.jobs import best_setting
 from ilkd_bench.jobs.job import Job
 from ilkd_bench.plumbing.hardware import precision_used
+from ilkd_bench.settings import plugins
 from ilkd_bench.settings.groups import ROOT
 from ilkd_bench.settings.run import PLUMBING, SCIENCE, Run, require_effect
 from ilkd_bench.types import BadInput
 
 OmegaConf.register_new_resolver("root", lambda: str(ROOT), replace=True)
+
+
+class PluginFolder(SearchPathPlugin):
+    """Where Hydra finds the YAMLs of plugins."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        folder = plugins.in_use()
+        if folder is not None:
+            search_path.append("plugins", f"file://{folder / 'conf'}")
+            if (folder / "sweeps").is_dir():
+                search_path.append("plugins", f"file://{folder}")
+
+
+Plugins.instance().register(PluginFolder)
 
 
 def job(
@@ -48,6 +67,7 @@ def job(
     Raises:
         BadInput: a value is not allowed, or has no effect, or there is no data for it.
     """
+    words = _with_plugins(config["plugins"], words)
     undecided = [key for key in best_setting.KEYS if config[key] == best_setting.BEST]
     run = Run.of(config | dict.fromkeys(undecided, 1))
     require_effect(run, typed or set())
@@ -92,6 +112,7 @@ def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
         BadInput: a key, choice or value is wrong, or several values are given without `-m`.
     """
     args = get_args_parser().parse_args(argv)
+    use_plugins(argv)
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         try:
             return _plan(
@@ -103,6 +124,36 @@ def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
         except (HydraException, OmegaConfBaseException) as error:
             told = str(error).partition("\nConfig search path")[0].partition("\nSee https")[0]
             raise BadInput(told) from error
+
+
+def use_plugins(argv: Sequence[str]) -> None:
+    """Find the plugins that a command line names, or the environment where it names none.
+
+    Raises:
+        BadInput: their folder is not as it should be.
+    """
+    typed = [w for w in get_args_parser().parse_args(argv).overrides if w.startswith("plugins=")]
+    try:
+        overrides = OverridesParser.create().parse_overrides(typed)
+    except HydraException as error:
+        raise BadInput(str(error).partition("\nSee https")[0]) from error
+    if any(override.is_sweep_override() for override in overrides):
+        raise BadInput(f"{typed[0]}: allowed is one folder for all runs of a command")
+    folder = overrides[-1].value() if overrides else plugins.in_use()
+    plugins.use(None if folder is None else str(folder))
+
+
+def _with_plugins(folder: str | None, words: Sequence[str]) -> Sequence[str]:
+    """Return the words of a run with the plugins that it was planned with, and use these."""
+    if folder is None:
+        return words
+    if plugins.in_use() != Path(folder).absolute():  # in a process that a launcher started
+        plugins.use(folder)
+    if any(word.startswith("plugins=") for word in words):
+        return words
+    if re.fullmatch(r"[\w./+-]+", folder) is None:
+        folder = "'" + folder.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return [*words, f"plugins={folder}"]
 
 
 def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool, here: bool) -> list[Job]:
@@ -187,8 +238,12 @@ def _line(override: Override) -> str:
     return override.input_line or ""
 
 
-@cache
 def _options(group: str) -> list[str]:
+    return _options_with(group, plugins.in_use())
+
+
+@cache
+def _options_with(group: str, folder: Path | None) -> list[str]:
     return list(GlobalHydra.instance().config_loader().get_group_options(group))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,9 +24,11 @@ from ilkd_bench.settings.checks import (
     Precision,
     Ratio,
     Seed,
+    allowed,
     one_of,
     refusal,
 )
+from ilkd_bench.settings.groups import resolve
 from ilkd_bench.types import BadInput
 
 
@@ -52,7 +53,7 @@ class Constructed(Frozen):
 
     def build(self, **more: Any) -> Any:
         """Call what `_target_` names."""
-        return pkgutil.resolve_name(self.target)(**self.arguments, **more)
+        return resolve(self.target)(**self.arguments, **more)
 
 
 class Recipe(Frozen):
@@ -163,6 +164,7 @@ class Run(Science):
     force: Flag
     fail_fast: Flag
     protocol: Annotated[str, one_of("full", "select_then_repeat")]
+    plugins: Annotated[str | None, allowed(lambda v: v is None or v != "", "a folder, or null")]
     trainer: Trainer
     logger: NoLogger | WandB = Field(discriminator="name")
     data: dict[str, str] = Field(exclude=True)  # fingerprint of each split

@@ -29,7 +29,7 @@ from ilkd_bench.reporting.page.sentences import probability
 from ilkd_bench.reporting.tables import claims, overview, paper_tables, papers, published
 from ilkd_bench.reporting.tables.controls import layer_choice
 from ilkd_bench.reporting.tables.grid import DASH, Grid
-from ilkd_bench.settings.groups import ROOT
+from ilkd_bench.settings import groups
 
 PAGE = Path(__file__).parent
 STYLE = Markup((PAGE / "page.css").read_text(encoding="utf-8"))
@@ -174,8 +174,8 @@ def unknown(results: Results) -> list[str]:
     """Return sentences on tasks and methods that this version does not have."""
     notes = []
     for group in ("task", "method"):
-        known = {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
-        names = {record["config"][group]["name"] for record in results.records} - known
+        names = {record["config"][group]["name"] for record in results.records}
+        names -= set(groups.names(group))
         notes += [
             f"This version has no {group} named {name}; its runs are shown."
             for name in sorted(names)
