@@ -7,6 +7,7 @@ import pkgutil
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -85,19 +86,25 @@ def possible(variant: tuple[str, dict[str, Any]], student: Spec, teacher: Spec) 
         return pytest.skip(f"incompatible: {error}")
 
 
+@cache
+def raws(student: Spec, teacher: Spec, same_tokens: bool, seed: int) -> tuple[toys.Raw, toys.Raw]:
+    """Outputs of both models, drawn once for all methods; no test changes them in place."""
+    generator = torch.Generator().manual_seed(seed)
+    s = toys.raw(student, generator)
+    lengths = (16, 9, 3, 1) if same_tokens else (12, 9, 4, 1)
+    return s, toys.raw(teacher, generator, lengths=lengths)
+
+
 class Case:
     """A method with random outputs of its student and teacher, to be evaluated in every phase."""
 
     def __init__(
         self, variant: tuple[str, dict[str, Any]], pair: tuple[Spec, Spec], seed: int = 0
     ) -> None:
-        generator = torch.Generator().manual_seed(seed)
         torch.manual_seed(seed)  # of the projections
         self.student_spec, self.teacher_spec = pair
         self.method = possible(variant, *pair)
-        self.student = toys.raw(self.student_spec, generator)
-        lengths = (16, 9, 3, 1) if self.method.same_tokens else (12, 9, 4, 1)
-        self.teacher = toys.raw(self.teacher_spec, generator, lengths=lengths)
+        self.student, self.teacher = raws(*pair, self.method.same_tokens, seed)
         self.batch = toys.batch(len(self.student.mask), self.student_spec.classes)
         self.method.prepare(self.batch.labels, self.batch.index)
 

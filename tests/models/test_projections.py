@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import toys
+from closeness import RELATIVE, close
 from families import FAMILIES, inputs, load, save
 from torch import Tensor
 
@@ -61,9 +62,9 @@ def test_queries_keys_and_values_are_those_of_eager_attention(family: str, tmp_p
     for number, weights in enumerate(eager):
         scores = relations(shown.queries[number], shown.keys[number])
         scores = scores.masked_fill(~mask[:, None, None, :], float("-inf"))
-        torch.testing.assert_close(torch.softmax(scores, -1), weights, rtol=1e-4, atol=1e-5)
+        close(torch.softmax(scores, -1), weights)
         joined = (weights @ shown.values[number]).transpose(1, 2).flatten(2)
-        torch.testing.assert_close(joined, mixed[number], rtol=1e-4, atol=1e-5)
+        close(joined, mixed[number])
 
 
 def test_nothing_inside_is_seen_unless_asked_for() -> None:
@@ -178,7 +179,7 @@ def test_terms_are_equal_padded_to_16_and_to_64(name: str, pair: tuple[Model, Mo
         clock = toys.clock(phase)
         short, long = (loss_of(method, models, length, clock) for length in (16, 64))
         for term, value in short.items():
-            assert long[term].item() == pytest.approx(value.item(), rel=1e-5, abs=1e-6), term
+            assert long[term].item() == pytest.approx(value.item(), rel=1e-4, abs=RELATIVE), term
 
 
 def alone(model: Model) -> Iterator[tuple[list[Tensor], dict[str, list[list[Tensor]]]]]:
