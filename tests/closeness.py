@@ -39,11 +39,11 @@ def tolerance(*values: Any) -> float:
     return RELATIVE * max(float(np.abs(numbers(value)).max(initial=0.0)) for value in values)
 
 
-def close(found: Any, expected: Any, *, of: Any = 0.0, half: bool = False, name: str = "") -> None:
+def close(found: Any, expected: Any, *, of: Any = 1.0, half: bool = False, name: str = "") -> None:
     """Assert that two arrays of float32 differ by rounding only.
 
     Args:
-        of: larger values that they were computed from.
+        of: what they were computed from, if larger: by default 1, as layer norms give it.
         half: one side was kept in float16: besides, each value may be off by its rounding.
     """
     a, b = numbers(found), numbers(expected)
@@ -55,7 +55,7 @@ def close(found: Any, expected: Any, *, of: Any = 0.0, half: bool = False, name:
 def undecided(logits: Any) -> np.ndarray:
     """Return for each row whether rounding may change its answer, the class of the largest."""
     values = np.sort(numbers(logits), axis=-1)
-    return values[..., -1] - values[..., -2] <= 2 * tolerance(values)
+    return values[..., -1] - values[..., -2] <= 2 * tolerance(values, 1.0)
 
 
 def decided(logits: Any) -> None:
@@ -66,4 +66,4 @@ def decided(logits: Any) -> None:
 def apart(values: Any) -> None:
     """Assert that rounding changes the order of no two numbers."""
     gaps = np.diff(np.sort(numbers(values), axis=None))
-    assert (gaps > 2 * tolerance(values)).all(), "a tie but for rounding: take another seed"
+    assert (gaps > 2 * tolerance(values, 1.0)).all(), "a tie but for rounding: take another seed"

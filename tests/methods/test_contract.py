@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import toys
+from closeness import RELATIVE
 from torch import Tensor
 
 from ilkd_bench.methods.base import Method
@@ -348,7 +349,7 @@ def test_a_term_without_a_weight_is_an_error(variant: Any) -> None:
     terms = {name: torch.tensor(1.0) for name in weights}
     with pytest.raises(ValueError, match="no weight for the loss term extra: add it"):
         weighted_sum(terms | {"extra": torch.tensor(1.0)}, weights)
-    assert weighted_sum(terms, weights).item() == pytest.approx(sum(weights.values()))
+    assert weighted_sum(terms, weights).item() == pytest.approx(sum(weights.values()), rel=RELATIVE)
 
 
 def test_unused_weights_and_unweighted_terms_are_refused_before_training(variant: Any) -> None:
