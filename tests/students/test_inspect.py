@@ -189,7 +189,7 @@ def folder_of(results: Path, method: str) -> Path:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.runs
 def test_runs_are_analysed_once_and_alike(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,7 +213,7 @@ def test_runs_are_analysed_once_and_alike(
     assert weights["weight"].sum() == pytest.approx(1) and set(weights["rows"]) == {64}
 
 
-@pytest.mark.slow
+@pytest.mark.runs
 def test_the_numbers_are_those_of_the_stored_student_and_the_fine_tuned_teacher(
     made: Path, results: Path
 ) -> None:
@@ -277,7 +277,7 @@ def test_the_mean_attention_counts_every_row_once() -> None:
 # ----------------------------------------------------------------------------------- the command
 
 
-@pytest.mark.slow
+@pytest.mark.runs
 def test_what_cannot_be_analysed_is_told_and_the_others_go_on(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

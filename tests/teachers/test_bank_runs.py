@@ -19,7 +19,7 @@ from ilkd_bench.methods.alp import ALP
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.runs
 
 VARIED = ("teacher.initializer_range=0.4", "teacher.residual_scale=1", "student.width=32")
 """A teacher whose rows differ much after little training, so that a wrong row would show."""

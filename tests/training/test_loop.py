@@ -26,8 +26,6 @@ from ilkd_bench.training import evaluation, loop
 from ilkd_bench.training.module import DistillModule, Optimisation
 from ilkd_bench.types import Batch, Clock, Outputs, Phase
 
-pytestmark = pytest.mark.slow
-
 
 class Watched(Finetune):
     """`ce`, and a call of ``watch`` in every training step. It holds no model."""

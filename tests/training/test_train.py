@@ -23,7 +23,7 @@ from ilkd_bench.models import build
 from ilkd_bench.training import inputs, train
 from ilkd_bench.types import BadInput, Incompatible
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.runs
 
 ROBERTA_WORDS = [*reversed(toys.WORDS), "more", "words", "here"]
 
