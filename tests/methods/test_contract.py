@@ -132,9 +132,16 @@ class Case:
                 assert after[name].item() == pytest.approx(value.item(), rel=1e-5, abs=1e-6), name
 
 
+CASES: dict[Any, Case] = {}
+
+
 @pytest.fixture
 def case(variant: tuple[str, dict[str, Any]], pair: tuple[Spec, Spec]) -> Case:
-    return Case(variant, pair)
+    """Made once for all tests: none that takes it changes it, which one of them checks."""
+    key = named(variant), pair
+    if key not in CASES:
+        CASES[key] = Case(variant, pair)
+    return CASES[key]
 
 
 class BestOnly:
