@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ray lint tables figures report bench clean
+.PHONY: help setup demo test test-long test-ray test-all lint matrix tables figures report bench clean clean-results
 
 DATA ?= $(or $(ILKD_BENCH_DATA),$(wildcard ../shared/data))
 PEERS := .venv-peers
@@ -29,8 +29,13 @@ demo: $(INSTALLED)  ## the main job on the embedded default, then the table
 	@echo "and real text:      $(BIN)/python -m ilkd_bench.run teacher=minilm_l6 student=minilm_l3 \\"
 	@echo "                      task=mrpc method=rail_l data_dir=DIR     (README.md, Real data)"
 
-test: $(INSTALLED)  ## the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+test: $(INSTALLED)  ## the tests that answer in two minutes
+	$(BIN)/python -m pytest -m "not long"
+
+test-long: $(INSTALLED)  ## the tests that take longer: whole sweeps, kills, browser, Slurm, ONNX
+	$(BIN)/python -m pytest -m long
+
+test-all: test test-long test-ray  ## all tests
 
 # Ray's launcher wants other versions of three packages than constraints.txt has for the rest.
 $(RAY)/.installed: pyproject.toml constraints.txt
@@ -40,13 +45,17 @@ $(RAY)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 test-ray: $(RAY)/.installed  ## the tests of hydra/launcher=ray, in an environment of their own
-	OMP_NUM_THREADS=1 $(RAY)/bin/python -m pytest tests/test_scaling.py -k ray
+	$(RAY)/bin/python -m pytest tests/jobs/test_scaling.py -m ray
 
 lint: $(INSTALLED)  ## format check, lint, types, who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/python tests/make_matrix.py --check
+
+matrix: $(INSTALLED)  ## the table of docs/methods.md of what works with what
+	$(BIN)/python tests/make_matrix.py
 
 tables: $(INSTALLED)  ## tables from the records in results/
 	$(BIN)/python -m ilkd_bench.tables
@@ -66,5 +75,18 @@ $(PEERS)/.installed: benchmarks/peers.txt
 bench: $(INSTALLED) $(PEERS)/.installed  ## speed beside the peers, about 45 minutes; DATA=DIR has mrpc/ and sst2/
 	$(BIN)/python -m benchmarks $(if $(DATA),--data-dir $(DATA)) $(BENCH)
 
-clean:  ## remove what is made: environment, caches, results
-	rm -rf $(VENV) $(PEERS) $(RAY) .cache results/runs results/tables results/figures results/report results/sweeps
+clean:  ## remove what can be made again: environments, caches, tables, figures, report; no run
+	rm -rf $(VENV) $(PEERS) $(RAY) .cache .*_cache build dist *.egg-info
+	rm -rf results/tables results/figures results/report
+	find ilkd_bench tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+clean-results:  ## remove all runs, after a question; YES=1 asks nothing
+	@runs=$$(find results/runs -name record.json 2> /dev/null | wc -l); \
+	if [ "$(YES)" != 1 ]; then \
+	    if ! [ -t 0 ]; then echo "results/runs is kept: no terminal to ask at; YES=1 removes it" >&2; exit 1; fi; \
+	    printf "Remove results/runs with %d runs? They can only be trained again. yes/no: " $$runs; \
+	    read answer; \
+	    if [ "$$answer" != yes ]; then echo "results/runs is kept" >&2; exit 1; fi; \
+	fi; \
+	rm -rf results/runs results/sweeps; \
+	echo "removed $$runs runs"

@@ -1,4 +1,4 @@
-"""What every test gets: no network, one thread, and expensive things made once."""
+"""What every test gets: no network, one thread, this package, and expensive things made once."""
 
 from __future__ import annotations
 
@@ -17,6 +17,20 @@ import torch
 from filelock import FileLock
 
 torch.set_num_threads(1)
+# Commands in processes of their own are those of this checkout, whatever is installed.
+HERE = str(Path(__file__).parent.parent)
+os.environ["PYTHONPATH"] = os.pathsep.join([HERE, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+COSTS = ("runs", "sweep", "kills", "browser", "slurm", "ray", "onnx")
+"""Markers of what takes long; pyproject.toml says what each is."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what takes long as `long`, before `-m` looks at it."""
+    for item in items:
+        if any(item.get_closest_marker(cost) for cost in COSTS):
+            item.add_marker("long")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Write into docs/methods.md what works with what: every method, tried with small random models.
 
-    .venv/bin/python tests/make_matrix.py
+    make matrix                                     # write the table
+    .venv/bin/python tests/make_matrix.py --check   # does it name every method? (in `make lint`)
 
 A cell is what the code did: the method was built for the pair, its need of equal tokens checked,
 and the loss of every phase computed for classes and for a regression.
@@ -8,6 +9,8 @@ and the loss of every phase computed for classes and for a regression.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -161,7 +164,22 @@ def parts(page: str) -> tuple[str, str, str]:
     return before + begin, inside, end + after
 
 
+def named(page: str) -> list[str]:
+    """Return the methods that the table of a page has."""
+    return re.findall(r"^\| `(\w+)` \|", parts(page)[1], flags=re.M)
+
+
+def missing(page: str) -> str | None:
+    """Tell which methods a page's table lacks or has too many, and what to type."""
+    names = set(named(page))
+    flaws = [f"lacks {name}" for name in toys.METHODS if name not in names]
+    flaws += [f"has {name}, which conf/method/ lacks" for name in names - set(toys.METHODS)]
+    return f"docs/methods.md: its table {', '.join(flaws)}: type make matrix" if flaws else None
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--check"]:
+        sys.exit(missing(PAGE.read_text(encoding="utf-8")))
     before, _, after = parts(PAGE.read_text(encoding="utf-8"))
     rows, reasons = matrix(toys.METHODS)
     write_text(PAGE, before + section(rows, reasons) + after)

@@ -16,8 +16,6 @@ import pandas as pd
 import pytest
 import toys
 
-pytestmark = pytest.mark.slow
-
 METHODS, SEEDS = ("rail_l", "pkd"), (0, 1)
 SWEEP = ("-m", *toys.SMALL, "method=rail_l,pkd", "seed=0,1")
 OURS = re.compile(

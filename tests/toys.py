@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +83,14 @@ def records(results_dir: Path) -> Iterator[dict[str, Any]]:
 # ------------------------------------------------------------------------------------- methods
 
 
-def method_settings(name: str) -> dict[str, Any]:
-    """The content of a method's YAML."""
+@cache
+def _method_settings(name: str) -> Any:
     return OmegaConf.to_container(OmegaConf.load(CONF / "method" / f"{name}.yaml"), resolve=True)
+
+
+def method_settings(name: str) -> dict[str, Any]:
+    """The content of a method's YAML, read once."""
+    return deepcopy(_method_settings(name))
 
 
 def method(name: str, student: Spec, teacher: Spec, **changes: Any) -> Method:

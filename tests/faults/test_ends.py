@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from driving import Stage, record, runs, states
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.kills
 
 METHODS = ("pkd", "alp", "vanilla", "finetune", "rail_l", "rail_c", "pro_kd")
 WORDS = ("-m", "cache_dir=cache", f"method={','.join(METHODS)}")

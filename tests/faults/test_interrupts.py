@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from driving import FOUND, REAL, Stage, differences, held, litter, record, runs, said
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.kills
 
 
 def ctrl_c(process: subprocess.Popen[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from conftest import SWEEP
 from driving import REAL, Stage, differences, held, litter, record, runs, states
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.kills
 
 DRAW = np.random.default_rng(20240917)
 

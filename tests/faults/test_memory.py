@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from driving import Stage, said, wait
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.kills
 
 JOBS = 24
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from driving import REAL, Stage, differences, held, litter, record, runs, said, states, wait
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.kills
 
 
 def test_two_sweeps_at_once_do_each_run_once_and_end_well(

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import toys
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.sweep
 
 TASKS = sorted(
     path.stem for path in (toys.CONF / "task").glob("demo_*.yaml") if not path.stem.endswith("_ood")

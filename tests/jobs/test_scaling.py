@@ -24,8 +24,6 @@ from typing import Any
 import pytest
 import toys
 
-pytestmark = pytest.mark.slow
-
 SWEEP = ("-m", *toys.SMALL, "method=vanilla,pkd", "seed=0,1")
 ONE_FAILS = ("-m", *toys.SMALL, "method=pro_kd,alp", "seed=0")  # pro_kd needs more than one epoch
 LONG = ("-m", *toys.SMALL, "epochs=60", "patience=null", "method=vanilla", "seed=0,1")
@@ -186,7 +184,12 @@ def rows(run: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.fixture(scope="session", params=list(LAUNCHERS))
+COSTS = {"joblib": pytest.mark.sweep, "ray": pytest.mark.ray, "slurm": pytest.mark.slurm}
+
+
+@pytest.fixture(
+    scope="session", params=[pytest.param(name, marks=mark) for name, mark in COSTS.items()]
+)
 def swept(request: pytest.FixtureRequest, once: Any) -> tuple[Path, dict[str, Any]]:
     """A folder after three commands, and what they said. Not to be written to."""
     if reason := missing(request.param):
@@ -294,6 +297,7 @@ def interrupted(folder: Path) -> Any:
     }
 
 
+@pytest.mark.slurm
 def test_a_requeued_job_goes_on_and_ends_done(once: Any) -> None:
     if reason := missing("slurm"):
         pytest.skip(reason)

@@ -7,12 +7,14 @@ import pkgutil
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import toys
+from closeness import RELATIVE
 from torch import Tensor
 
 from ilkd_bench.methods.base import Method
@@ -85,19 +87,25 @@ def possible(variant: tuple[str, dict[str, Any]], student: Spec, teacher: Spec) 
         return pytest.skip(f"incompatible: {error}")
 
 
+@cache
+def raws(student: Spec, teacher: Spec, same_tokens: bool, seed: int) -> tuple[toys.Raw, toys.Raw]:
+    """Outputs of both models, drawn once for all methods; no test changes them in place."""
+    generator = torch.Generator().manual_seed(seed)
+    s = toys.raw(student, generator)
+    lengths = (16, 9, 3, 1) if same_tokens else (12, 9, 4, 1)
+    return s, toys.raw(teacher, generator, lengths=lengths)
+
+
 class Case:
     """A method with random outputs of its student and teacher, to be evaluated in every phase."""
 
     def __init__(
         self, variant: tuple[str, dict[str, Any]], pair: tuple[Spec, Spec], seed: int = 0
     ) -> None:
-        generator = torch.Generator().manual_seed(seed)
         torch.manual_seed(seed)  # of the projections
         self.student_spec, self.teacher_spec = pair
         self.method = possible(variant, *pair)
-        self.student = toys.raw(self.student_spec, generator)
-        lengths = (16, 9, 3, 1) if self.method.same_tokens else (12, 9, 4, 1)
-        self.teacher = toys.raw(self.teacher_spec, generator, lengths=lengths)
+        self.student, self.teacher = raws(*pair, self.method.same_tokens, seed)
         self.batch = toys.batch(len(self.student.mask), self.student_spec.classes)
         self.method.prepare(self.batch.labels, self.batch.index)
 
@@ -124,9 +132,16 @@ class Case:
                 assert after[name].item() == pytest.approx(value.item(), rel=1e-5, abs=1e-6), name
 
 
+CASES: dict[Any, Case] = {}
+
+
 @pytest.fixture
 def case(variant: tuple[str, dict[str, Any]], pair: tuple[Spec, Spec]) -> Case:
-    return Case(variant, pair)
+    """Made once for all tests: none that takes it changes it, which one of them checks."""
+    key = named(variant), pair
+    if key not in CASES:
+        CASES[key] = Case(variant, pair)
+    return CASES[key]
 
 
 class BestOnly:
@@ -341,7 +356,7 @@ def test_a_term_without_a_weight_is_an_error(variant: Any) -> None:
     terms = {name: torch.tensor(1.0) for name in weights}
     with pytest.raises(ValueError, match="no weight for the loss term extra: add it"):
         weighted_sum(terms | {"extra": torch.tensor(1.0)}, weights)
-    assert weighted_sum(terms, weights).item() == pytest.approx(sum(weights.values()))
+    assert weighted_sum(terms, weights).item() == pytest.approx(sum(weights.values()), rel=RELATIVE)
 
 
 def test_unused_weights_and_unweighted_terms_are_refused_before_training(variant: Any) -> None:

@@ -9,6 +9,7 @@ import oracle
 import pytest
 import torch
 import toys
+from closeness import RELATIVE, close
 
 from ilkd_bench.functional.features import partners, random_like
 from ilkd_bench.types import BadInput, Batch, Clock, Incompatible, Outputs, Spec
@@ -178,7 +179,7 @@ def test_rail_tells_that_its_projection_has_collapsed() -> None:
     with torch.no_grad():
         method.teacher_projection.weight.zero_()
     collapsed = method.diagnose(*shows, toys.batch(4, 3), toys.clock(phase))
-    assert collapsed["teacher_spread"] == pytest.approx(0, abs=1e-7)
+    assert collapsed["teacher_spread"] < RELATIVE, "vectors that are all the bias, of order 1"
 
 
 # ------------------------------------------------------------------------------------- controls
@@ -262,8 +263,8 @@ def test_random_vectors_have_the_lengths_and_belong_to_seed_and_row() -> None:
     h = torch.randn(4, 3, 64, generator=torch.Generator().manual_seed(0)) * 5
     index = torch.tensor([7, 3, 11, 5])
     found = random_like(h, index, seed=1)
-    torch.testing.assert_close(found.norm(dim=-1), h.norm(dim=-1))
-    torch.testing.assert_close(random_like(h[[2, 0]], index[[2, 0]], seed=1), found[[2, 0]])
+    close(found.norm(dim=-1), h.norm(dim=-1))
+    close(random_like(h[[2, 0]], index[[2, 0]], seed=1), found[[2, 0]])
     flat = torch.nn.functional.normalize(found.flatten(0, 1), dim=-1)
     cosines = flat @ flat.T - torch.eye(12)
     assert cosines.abs().max() < 0.5, "rows and layers differ"
@@ -299,7 +300,7 @@ def test_random_targets_tell_nothing_about_the_teacher() -> None:
     first, second = (
         method.loss(s, t, toys.batch(4, 3), toys.clock(phase))["pkd"].item() for t in (one, other)
     )
-    assert first == pytest.approx(second, rel=1e-5)
+    assert first == pytest.approx(second, rel=RELATIVE)
 
 
 # ----------------------------------------------------------------------------- CKD, ALP's buckets
@@ -455,8 +456,8 @@ def test_continuation_forgives_within_the_margin_row_by_row() -> None:
     batch = Batch(labels=torch.tensor([0, 1, 0]), index=torch.arange(3))
     terms = method.loss(s, t, batch, toys.clock(phase))
     # 9 - 4, 1 - 4, 8 - 4: (5 + 0 + 4) / 3, times 3/4; ce ln 2, times 1/4
-    assert terms["follow"].item() == pytest.approx(0.75 * 3)
-    assert terms["ce"].item() == pytest.approx(0.25 * math.log(2))
+    assert terms["follow"].item() == pytest.approx(0.75 * 3, rel=RELATIVE)
+    assert terms["ce"].item() == pytest.approx(0.25 * math.log(2), rel=RELATIVE)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import toys
+from closeness import close
 from families import FAMILIES, POSITIONS, inputs, load, save
 from transformers import (
     BertConfig,
@@ -39,11 +40,11 @@ def test_outputs_have_the_shapes_of_the_concept(family: str, tmp_path: Path) -> 
     assert [h.shape for h in shown.hidden] == [(rows, tokens, 8)] * 4
     assert [a.shape for a in shown.attention] == [(rows, 2, tokens, tokens)] * 3
     for layer, hidden in enumerate(shown.hidden):
-        torch.testing.assert_close(shown.cls[:, layer], hidden[:, 0])
+        assert torch.equal(shown.cls[:, layer], hidden[:, 0]), "the same numbers, copied"
         short = int(batch["attention_mask"][0].sum())
-        torch.testing.assert_close(shown.mean[0, layer], hidden[0, :short].mean(0))
+        close(shown.mean[0, layer], hidden[0, :short].mean(0), of=hidden)
     for attention in shown.attention:
-        torch.testing.assert_close(attention.sum(-1), torch.ones(rows, 2, tokens))
+        close(attention.sum(-1), torch.ones(rows, 2, tokens))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -85,9 +86,7 @@ def test_padding_changes_nothing_that_is_shown(family: str, tmp_path: Path) -> N
         needs,
     )
     for name in needs:
-        torch.testing.assert_close(
-            getattr(alone, name), getattr(padded, name), rtol=1e-5, atol=1e-5
-        )
+        close(getattr(padded, name), getattr(alone, name), name=name)
 
 
 def test_only_what_is_asked_for_is_shown(tmp_path: Path) -> None:
@@ -109,7 +108,7 @@ def test_attention_maps_are_there_when_asked_for_and_change_no_prediction(
     before = model.outputs(batch, frozenset())
     shown = model.outputs(batch, frozenset({"attention"}))
     assert len(shown.attention) == 2 and all(a is not None for a in shown.attention)
-    torch.testing.assert_close(shown.logits, before.logits, rtol=1e-4, atol=1e-5)
+    close(shown.logits, before.logits)
 
 
 def test_distilbert_takes_no_segment_numbers_and_bert_reads_them(tmp_path: Path) -> None:

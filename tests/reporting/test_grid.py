@@ -237,7 +237,6 @@ def test_a_grid_is_empty_without_a_run_behind_it() -> None:
 ENGINE = next(filter(None, map(shutil.which, ("tectonic", "pdflatex"))), None)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(ENGINE is None, reason="neither tectonic nor pdflatex is installed")
 def test_the_latex_compiles(tmp_path: Path) -> None:
     assert ENGINE is not None

@@ -443,6 +443,7 @@ def column(page: Any, number: int) -> list[str]:
     return [row.locator("th, td").nth(number).inner_text() for row in rows.all()]
 
 
+@pytest.mark.browser
 def test_headers_sort_both_ways(opened: Any) -> None:
     header = opened.locator("#table thead th").nth(3)
     scores = column(opened, 3)
@@ -459,6 +460,7 @@ def test_headers_sort_both_ways(opened: Any) -> None:
     assert header.get_attribute("aria-sort") is None
 
 
+@pytest.mark.browser
 def test_filters_narrow_the_table_and_say_so(opened: Any) -> None:
     status = opened.locator(".shown")
     assert status.inner_text() == "8 of 8 rows shown"
@@ -473,6 +475,7 @@ def test_filters_narrow_the_table_and_say_so(opened: Any) -> None:
     assert (column(opened, 0), column(opened, 1)) == (["pkd"], ["mrpc"])
 
 
+@pytest.mark.browser
 def test_a_score_opens_its_runs_and_the_keyboard_suffices(opened: Any) -> None:
     button = opened.locator("#table .opener").first
     button.focus()
@@ -490,6 +493,7 @@ def test_a_score_opens_its_runs_and_the_keyboard_suffices(opened: Any) -> None:
     assert button.evaluate("element => element === document.activeElement")
 
 
+@pytest.mark.browser
 def test_a_hostile_name_is_text_in_the_dialog(opened: Any) -> None:
     opened.locator("#table .opener").last.click()
     dialog = opened.get_by_role("dialog")
@@ -499,6 +503,7 @@ def test_a_hostile_name_is_text_in_the_dialog(opened: Any) -> None:
     assert not dialog.is_visible()
 
 
+@pytest.mark.browser
 def test_the_command_is_copied_or_selected(opened: Any) -> None:
     opened.locator("#table .opener").first.click()
     opened.get_by_role("button", name="Copy the command").first.click()
@@ -509,6 +514,7 @@ def test_the_command_is_copied_or_selected(opened: Any) -> None:
     )
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 def test_no_width_makes_the_page_itself_scroll_sideways(opened: Any, width: int) -> None:
     opened.set_viewport_size({"width": width, "height": 800})
@@ -543,6 +549,7 @@ CONTRAST = """() => {
 }"""
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_in_both_themes(opened: Any, scheme: str) -> None:
     """WCAG 2.2, 1.4.3: contrast of text of at least 4.5."""
@@ -556,6 +563,7 @@ def test_text_stands_out_in_both_themes(opened: Any, scheme: str) -> None:
     assert (back == "rgb(255, 255, 255)") == (scheme == "light")
 
 
+@pytest.mark.browser
 def test_a_screen_reader_finds_its_way(opened: Any) -> None:
     assert opened.locator("html").get_attribute("lang") == "en"
     assert opened.locator("h1").count() == 1
@@ -572,6 +580,7 @@ def test_a_screen_reader_finds_its_way(opened: Any) -> None:
     assert opened.evaluate("document.activeElement.textContent") == "Skip to the summary"
 
 
+@pytest.mark.browser
 def test_without_javascript_the_tables_are_there(browser: Any, address: str) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

@@ -140,7 +140,7 @@ def demo(folder: Path) -> str:
     return str(job.folder.relative_to(folder))
 
 
-@pytest.mark.slow
+@pytest.mark.runs
 def test_a_run_becomes_a_folder_that_the_pipeline_loads(
     once: Once, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -398,7 +398,7 @@ def write_onnx(folder: Path) -> None:
     onnx.write(model, folder / "model.onnx")
 
 
-@pytest.mark.slow
+@pytest.mark.onnx
 def test_the_onnx_file_gives_the_student_s_logits_for_any_rows_and_tokens(once: Once) -> None:
     """Also that it says nothing of this machine."""
     runtime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")

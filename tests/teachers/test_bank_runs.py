@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 import toys
+from closeness import EPS
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
@@ -19,14 +20,21 @@ from ilkd_bench.methods.alp import ALP
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.runs
 
 VARIED = ("teacher.initializer_range=0.4", "teacher.residual_scale=1", "student.width=32")
 """A teacher whose rows differ much after little training, so that a wrong row would show."""
-CLOSE = 1e-5
 HALF = 2.0**-11
 """The largest relative error of rounding a feature to float16. A loss term is a mean over many
 rows and features, whose errors cancel, so it moves by less than one of them does."""
+LR, STEPS = 1e-3, 6
+"""What the runs are trained with: 3 epochs of 64 rows in batches of 32."""
+DRIFT = (2 * LR * STEPS) ** 2
+"""What rounding can make of a loss in training. AdamW moves a parameter by the sign of its
+gradient, by `LR` at most; where the gradient is all rounding, two trainings may move it apart by
+twice that. Such a parameter changes the loss in the second order only."""
+KD = 100 * 8 * EPS
+"""At a temperature of 10, `kd` is 100 times a difference of sums of order one."""
 
 
 class Run:
@@ -37,7 +45,7 @@ class Run:
             toys.small(folder, "limit_eval=32", *VARIED, f"results_dir={folder / name}", *words)
         )
         job.folder.mkdir(parents=True)
-        self.folder = job.folder
+        self.folder, self.lr = job.folder, job.run.lr
         self.record = train.train(job.run, job.folder)
         self.history = pd.read_csv(job.folder / "history.csv").drop(columns="seconds")
         self.weights = load_file(job.folder / "student/model.safetensors")
@@ -57,6 +65,25 @@ def banks_in(folder: Path) -> dict[str, int]:
     return {str(p): p.stat().st_mtime_ns for p in (folder / "cache/banks").rglob("*.npy")}
 
 
+def agree_on_rows(run: Run, live: Run) -> None:
+    """Compare what the students answer, and the scores but for rows that are almost undecided."""
+    if run.record["best_epoch"] != live.record["best_epoch"]:
+        dev = live.history["dev/accuracy"]
+        one, other = (dev[r.record["best_epoch"] - 1] for r in (run, live))
+        assert abs(one - other) <= 1.5 / 32, "a row decides which epoch is the best"
+        return
+    for split in live.record["scores"]:
+        a, b = (
+            pd.read_parquet(r.folder / f"predictions/{split}.parquet").filter(like="logit_")
+            for r in (run, live)
+        )
+        limit = LR * STEPS * max(1.0, float(b.abs().to_numpy().max()))
+        np.testing.assert_allclose(a, b, rtol=0, atol=limit, err_msg=split)
+        near = int((np.abs(np.diff(b, axis=1)) <= 2 * limit).sum())
+        scores = [r.record["scores"][split]["accuracy"] * len(b) for r in (run, live)]
+        assert abs(scores[0] - scores[1]) <= near + 0.5
+
+
 @pytest.mark.parametrize("method", ["rail_l", "pkd", "alp", "vanilla", "pro_kd"])
 def test_a_run_from_the_bank_measures_what_a_live_one_does(method: str, tmp_path: Path) -> None:
     words = (f"method={method}", "epochs=3")
@@ -67,19 +94,19 @@ def test_a_run_from_the_bank_measures_what_a_live_one_does(method: str, tmp_path
     kept = "float16" if method in ("rail_l", "pkd", "alp") else "float32"  # logits stay float32
     assert (fine.outputs, coarse.outputs) == ("bank, float32", f"bank, {kept}")
     assert (np.isfinite(live.losses).sum(axis=1) > 1).all()
-    for run, rtol in ((fine, CLOSE), (coarse, HALF)):
-        np.testing.assert_allclose(run.losses, live.losses, rtol=rtol, atol=CLOSE)
+    assert live.lr == LR and live.history["rows"].tolist() == [64] * 3
+    for run, rtol in ((fine, DRIFT), (coarse, DRIFT + HALF)):
+        np.testing.assert_allclose(run.losses, live.losses, rtol=rtol, atol=KD)
         assert list(run.history) == list(live.history) and len(run.history) == 3
-        assert run.record["scores"] == live.record["scores"]
-        assert run.record["best_epoch"] == live.record["best_epoch"]
-        assert run.record["teacher"]["dev"] == live.record["teacher"]["dev"]
+        agree_on_rows(run, live)
+        assert run.record["teacher"]["dev"] == live.record["teacher"]["dev"], "measured once"
 
 
 @pytest.mark.parametrize("method", ["rail_l", "pkd", "pro_kd"])  # `mean`, `cls`, snapshots
 def test_a_run_from_the_bank_is_the_same_to_the_last_bit_where_batches_are(
     method: str, tmp_path: Path
 ) -> None:
-    """One row at a time in both: no padding, and equal sums in equal order."""
+    """One row at a time in both: the same arithmetic, with no padding and equal shapes."""
     one = ("batch_size=1", "trainer.eval_batch_size=1", "limit_train=12", "limit_eval=8")
     words = (f"method={method}", "epochs=2", "teacher.recipe.batch_size=4", *one)
     live, bank = (
@@ -91,6 +118,7 @@ def test_a_run_from_the_bank_is_the_same_to_the_last_bit_where_batches_are(
     assert set(bank.weights) == set(live.weights)
     assert all(torch.equal(bank.weights[name], live.weights[name]) for name in live.weights)
     assert bank.record["scores"] == live.record["scores"]
+    assert bank.record["best_epoch"] == live.record["best_epoch"]
 
 
 def test_other_seeds_rates_batches_and_methods_use_the_same_bank(tmp_path: Path) -> None:
@@ -180,6 +208,5 @@ def test_a_compiled_student_is_saved_and_scored_like_any_other(
         n: v.shape for n, v in plain.weights.items()
     }
     AutoModelForSequenceClassification.from_pretrained(other.folder / "student")
-    np.testing.assert_allclose(other.losses, plain.losses, rtol=1e-4, atol=1e-4)
-    for split, scores in plain.record["scores"].items():
-        assert other.record["scores"][split] == pytest.approx(scores, abs=1e-4)
+    np.testing.assert_allclose(other.losses, plain.losses, rtol=DRIFT, atol=KD)
+    agree_on_rows(other, plain)

@@ -12,6 +12,7 @@ import pairs
 import pytest
 import torch
 import toys
+from closeness import close
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
@@ -163,7 +164,7 @@ def test_labels_in_another_order_are_put_right(family: str) -> None:
         before = model.hf.eval()(**rows).logits
         build.relabel(model.hf, [2, 0, 1], ["a", "b", "c"])
         after = model.hf(**rows).logits
-    torch.testing.assert_close(after, before[:, [2, 0, 1]])
+    close(after, before[:, [2, 0, 1]])
     assert model.hf.config.id2label == {0: "a", 1: "b", 2: "c"}
     assert model.hf.config.label2id == {"a": 0, "b": 1, "c": 2}
 
@@ -207,7 +208,7 @@ def test_a_chain_is_distilled_once_and_the_last_one_teaches(
         model = AutoModelForSequenceClassification.from_pretrained(stored[name]).eval()
         with torch.no_grad():
             expected = model(**rows).logits
-        torch.testing.assert_close(shown, expected, rtol=1e-4, atol=1e-5, msg=title)
+        close(shown, expected, name=title)
 
 
 def batch(job: Any) -> dict[str, torch.Tensor]:

@@ -16,7 +16,7 @@ from ilkd_bench.jobs import plan
 from ilkd_bench.records.record import read_record, write_record
 from ilkd_bench.training import train
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.runs
 
 DATA = Path(os.environ.get("ILKD_BENCH_DATA", "no folder given"))
 

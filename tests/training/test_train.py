@@ -22,7 +22,7 @@ from ilkd_bench.models import build
 from ilkd_bench.training import inputs, train
 from ilkd_bench.types import BadInput, Incompatible
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.runs
 
 ROBERTA_WORDS = [*reversed(toys.WORDS), "more", "words", "here"]
 
@@ -210,9 +210,17 @@ def test_a_given_teacher_is_used_as_it_is_in_the_task_s_label_order(
             ]
         )
         record = go(job)
-        history = pd.read_csv(job.folder / "history.csv").drop(columns="seconds")
-        results.append((record["teacher"]["dev"], record["scores"], history.to_csv()))
-    assert results[0] == results[1]
+        history = pd.read_csv(job.folder / "history.csv").filter(like="loss/")
+        tables = sorted((job.folder / "predictions").rglob("*.parquet"))
+        logits = [pd.read_parquet(path).filter(like="logit_") for path in tables]
+        results.append((record["teacher"]["dev"], history.to_numpy(), logits))
+    # Two sums change places in the classifier, so the last bit may differ; five steps of AdamW at
+    # 0.005 move a parameter whose gradient is rounding by 0.05 at most, the loss by its square.
+    (dev, losses, logits), (other_dev, other_losses, other_logits) = results
+    assert dev == other_dev
+    np.testing.assert_allclose(losses, other_losses, rtol=(2 * 0.005 * 5) ** 2)
+    for a, b in zip(logits, other_logits, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=2 * 0.005 * 5)
     assert {path: path.read_bytes() for path in swapped.iterdir()} == before
     assert not (tmp_path / "cache/teachers").exists(), "nothing was fine-tuned"
 
