@@ -14,6 +14,7 @@ from ilkd_bench.models.layers import check_copy, copy_layers
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import write_text
 from ilkd_bench.plumbing.hardware import device_here, environment, precision_here
+from ilkd_bench.records.card import write_card
 from ilkd_bench.records.cells import place
 from ilkd_bench.settings import groups
 from ilkd_bench.teachers.live import LOGITS
@@ -108,7 +109,7 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         scores = evaluate(student, task, splits, folder=folder, **where)
         evaluate_seconds = time.perf_counter() - started
         write_text(folder / "history.csv", pd.DataFrame(fitted.history).to_csv(index=False))
-        save_student(folder, student, method, config, scores)
+        save_student(folder, student, method)
         record = {
             "limited": config["limit_train"] is not None or config["limit_eval"] is not None,
             "scores": scores,
@@ -128,6 +129,7 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
             },
             "examples_per_second": fitted.examples / fitted.seconds,
         } | environment(config["precision"], config["trainer"]["accelerator"])
+        write_card(folder, science, record)
         if logger:
             logger.finish(record, fitted.history)
     return record
