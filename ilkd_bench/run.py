@@ -16,6 +16,7 @@ from ilkd_bench.jobs import plan, wandb_group
 from ilkd_bench.jobs.importable import require_importable
 from ilkd_bench.jobs.job import execute
 from ilkd_bench.jobs.sweep import Sweep, announce, report
+from ilkd_bench.plumbing import command
 from ilkd_bench.plumbing.processes import Terminated, terminable
 from ilkd_bench.settings import groups
 from ilkd_bench.types import BadInput
@@ -30,6 +31,7 @@ def hydra_main(config: DictConfig) -> None:
         execute(plan.job(resolved, words=list(HydraConfig.get().overrides.task)))
 
 
+@command.verb
 def main(argv: Sequence[str]) -> int:
     """Plan, run, and say how it went.
 
@@ -37,31 +39,28 @@ def main(argv: Sequence[str]) -> int:
         0: every run is done (or not possible for its pair); 1: some failed; 2: nothing was started;
         130: stopped by Ctrl-C; 143: by SIGTERM.
     """
+    if "--version" in argv:  # else Hydra tells its own
+        print(command.version())
+        return 0
     # Waiting threads give their core away: on a busy machine they slow training down otherwise.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded
     flags = [word for word in argv if word in ("-m", "--multirun")]
     argv = flags + [word for word in argv if word not in flags]  # wherever -m was typed
     sys.argv[1:] = argv
     if plan.asks_for_information(argv):
-        try:
-            plan.use_plugins(argv)
-        except BadInput as error:
-            return refuse(error)
+        plan.use_plugins(argv)
         hydra_main()
         return 0
     elsewhere = plan.uses_other_launcher(argv)
-    try:
-        if elsewhere and plan.repeats(argv):
-            raise BadInput(
-                "protocol=select_then_repeat is one command on Hydra's default launcher only. Type "
-                "two here: the grid with seed=0, and when it is done the other seeds with lr=best "
-                "batch_size=best"
-            )
-        jobs = plan.plan(argv)
-        plan.require_writable(jobs)
-        require_importable(jobs)
-    except BadInput as error:
-        return refuse(error)
+    if elsewhere and plan.repeats(argv):
+        raise BadInput(
+            "protocol=select_then_repeat is one command on Hydra's default launcher only. Type "
+            "two here: the grid with seed=0, and when it is done the other seeds with lr=best "
+            "batch_size=best"
+        )
+    jobs = plan.plan(argv)
+    plan.require_writable(jobs)
+    require_importable(jobs)
     try:
         with terminable():
             jobs = wandb_group.prepare(jobs, argv)
@@ -80,24 +79,13 @@ def main(argv: Sequence[str]) -> int:
                 jobs += [job for job in repetition if job.id not in known]
     except BadInput as error:  # nothing is done that could choose
         report(jobs)
-        refuse(error)
+        command.complain(error)
         return 1
     except KeyboardInterrupt as interrupt:
-        print("ilkd_bench: stopped; type the same command again to go on", file=sys.stderr)
+        command.complain("stopped; type the same command again to go on")
         return 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
     return report(jobs)
 
 
-def refuse(error: BadInput) -> int:
-    """Say what is wrong with the command and return the exit code."""
-    print(f"ilkd_bench: {error}", file=sys.stderr)
-    return 2
-
-
-def cli() -> None:
-    """Entry point of the installed command."""
-    sys.exit(main(sys.argv[1:]))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command.cli(main)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from ilkd_bench.comparison import differences, predictions, scores, statistics
 from ilkd_bench.comparison.scores import CELL
+from ilkd_bench.plumbing.command import no_runs
 from ilkd_bench.records.cells import LIMITS, task_name
 
 
@@ -51,14 +52,11 @@ def load(results_dir: Path) -> Results:
     """Read the records and compare the methods.
 
     Raises:
-        FileNotFoundError: there are no records.
+        BadInput: there are no records.
     """
     stored = scores.read(results_dir)
     if not stored.records and not stored.flaws:
-        raise FileNotFoundError(
-            f"no records in {results_dir / 'runs'}: run something first, e.g. "
-            "python -m ilkd_bench.run -m method=rail_l,pkd,alp seed=0,1,2,3,4"
-        )
+        raise no_runs(results_dir)
     frame = scores.frame(stored.records)
     runs = scores.chosen(frame)
     read = predictions.reader(results_dir, {record["folder"]: record for record in stored.records})

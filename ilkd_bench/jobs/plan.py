@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tempfile
@@ -27,6 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ilkd_bench.data import tasks
 from ilkd_bench.jobs import best_setting
 from ilkd_bench.jobs.job import Job
+from ilkd_bench.plumbing.command import nearest, run_line
 from ilkd_bench.plumbing.hardware import precision_used
 from ilkd_bench.settings import plugins
 from ilkd_bench.settings.groups import ROOT
@@ -168,7 +168,7 @@ def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool, here: bool) -> 
     if swept and not (multirun or hydra.sweeper.params):
         raise BadInput(
             f"{_line(swept[0])} gives several values: add -m to run them all "
-            f"(python -m ilkd_bench.run -m {' '.join(typed)})"
+            f"({run_line(['-m', *typed])})"
         )
     lines = [f"{key}={value}" for key, value in params.items()] + list(typed)
     if repeats(typed):
@@ -266,23 +266,17 @@ def _check_keys(overrides: Sequence[Override]) -> None:
                 f"{_line(override)}: settings are neither added nor removed; type {key}=VALUE"
             )
         if top not in keys:
-            raise BadInput(f"{key} is no setting: {_nearest(top, keys)}")
+            raise BadInput(f"{key} is no setting: {nearest(top, keys)}")
         options = _options(key)
         for value in _values(override) if options else []:
             if str(value) not in options:
-                raise BadInput(f"{key}={value} is unknown: {_nearest(str(value), options)}")
+                raise BadInput(f"{key}={value} is unknown: {nearest(str(value), options)}")
 
 
 def _values(override: Override) -> list[Any]:
     if override.is_sweep_override():
         return list(override.sweep_string_iterator())
     return [override.value()]
-
-
-def _nearest(wrong: str, allowed: Sequence[str]) -> str:
-    close = difflib.get_close_matches(wrong, allowed, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    return f"{hint}Allowed are {', '.join(allowed)}"
 
 
 def _apply(config: DictConfig, override: Override) -> None:
@@ -303,7 +297,7 @@ def _apply(config: DictConfig, override: Override) -> None:
     whose = f" for {parents[0]}={group.name}" if isinstance(group, DictConfig) else ""
     raise BadInput(
         f"{key} is no setting{whose}, so it would have no effect: "
-        f"{_nearest(part, sorted(map(str, node)))}"
+        f"{nearest(part, sorted(map(str, node)))}"
     )
 
 

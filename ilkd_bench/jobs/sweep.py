@@ -13,6 +13,7 @@ from rich.filesize import decimal
 
 from ilkd_bench.jobs.job import Job, execute, summary
 from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing.command import line
 from ilkd_bench.plumbing.logs import terminal_lines
 from ilkd_bench.records import retention
 from ilkd_bench.records.cells import cell
@@ -118,6 +119,6 @@ def report(jobs: Sequence[Job]) -> int:
             elif len(jobs) <= SHOWN:
                 print(f"  done: {job.folder}")
     if counts["done"]:
-        where = "" if str(results_dir) == "results" else f" --results-dir {results_dir}"
-        print(f"records: {results_dir / 'runs'}; table: python -m ilkd_bench.tables{where}")
+        where = [] if str(results_dir) == "results" else ["--results-dir", results_dir]
+        print(f"records: {results_dir / 'runs'}; table: {line('tables', *where)}")
     return 0 if set(counts) <= {"done", "skipped"} else 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shlex
 from pathlib import Path
 from typing import Any
 
+from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.plumbing.files import write_json
 from ilkd_bench.settings.identity import SCHEMA, upgraded
 from ilkd_bench.types import BadInput
@@ -17,6 +17,9 @@ log = logging.getLogger(__name__)
 
 SCHEMAS = (1, SCHEMA)
 STATUSES = ("done", "failed", "skipped", "running")
+
+RUN_FOLDER = ("task", "pair", "method", "run")
+"""Levels of folders between `runs/` and a record."""
 
 
 def set_aside(folder: Path) -> None:
@@ -87,34 +90,33 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
 
 
 def run_folders(results_dir: Path) -> list[Path]:
-    """Return every folder below `results_dir` that has a record, whole or not, ordered by path."""
-    return [path.parent for path in sorted((results_dir / "runs").glob("*/*/*/*/record.json"))]
-
-
-CANDIDATES = 10
-"""Runs that a message about an ambiguous id names."""
-
-
-def find(typed: str, results_dir: Path) -> Path:
-    """Return the folder of a run, given as its folder, its id or the beginning of its id.
+    """Return every folder below `results_dir` that has a record, whole or not, ordered by path.
 
     Raises:
-        BadInput: there is no such run, or more than one.
+        OSError: a folder may not be read; leaving its runs out would give another table.
     """
-    if (Path(typed) / "record.json").is_file():
-        return Path(typed)
-    folders = run_folders(results_dir)
-    found = [f for f in folders if f.name.partition("-")[2].startswith(typed)] if typed else []
-    if not found:
-        raise BadInput(
-            f"no run in {results_dir / 'runs'} has an id that begins with {typed!r}, and it is no "
-            f"folder of a run; python -m ilkd_bench.runs --results-dir {results_dir} lists them"
-        )
-    if len(found) > 1:
-        names = [str(folder) for folder in found[:CANDIDATES]]
-        names += [f"{len(found) - CANDIDATES} more"] if len(found) > CANDIDATES else []
-        raise BadInput(f"{typed!r} begins {len(found)} ids: {', '.join(names)}. Type more of it")
-    return found[0]
+    folders = [results_dir / "runs"] if (results_dir / "runs").exists() else []
+    for _ in RUN_FOLDER:
+        folders = [child for folder in folders for child in _folders(folder)]
+    return sorted(folder for folder in folders if _has_record(folder))
+
+
+def _folders(parent: Path) -> list[Path]:
+    try:
+        with os.scandir(parent) as entries:
+            return [parent / entry.name for entry in entries if entry.is_dir()]
+    except FileNotFoundError:  # removed meanwhile
+        return []
+
+
+def _has_record(folder: Path) -> bool:
+    try:
+        os.stat(folder / "record.json")
+    except PermissionError:  # it has one for all that can be told: `examine` says more
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def finished(folder: Path) -> dict[str, Any]:
@@ -132,12 +134,5 @@ def finished(folder: Path) -> dict[str, Any]:
     reason = f" ({record['reason']})" if record.get("reason") else ""
     raise BadInput(
         f"run {record.get('id')} is {record['status']}{reason}, so it has no student. "
-        f"Run it first: {repeat(record)}"
+        f"Run it first: {run_line(record.get('argv') or [])}"
     )
-
-
-def repeat(record: dict[str, Any], *more: str) -> str:
-    """Return the line that repeats a run, with more settings at its end."""
-    replaced = tuple(f"{word.partition('=')[0]}=" for word in more)
-    words = [word for word in map(str, record.get("argv") or []) if not word.startswith(replaced)]
-    return shlex.join(["python", "-m", "ilkd_bench.run", *words, *more])

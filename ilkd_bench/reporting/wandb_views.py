@@ -17,6 +17,7 @@ import pandas as pd
 
 from ilkd_bench.comparison.scores import frame
 from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing.command import FIRST_WORDS, run_line
 from ilkd_bench.types import BadInput
 
 SEEDS_GROUPED = ("row", "lr", "batch_size")
@@ -37,7 +38,7 @@ def workspaces(records: Sequence[dict[str, Any]], *, entity: str, project: str) 
     if scores.empty:
         raise BadInput(
             "no run is done, so there is nothing to compare: run something first, e.g. "
-            "python -m ilkd_bench.run -m method=rail_l,pkd,alp seed=0,1,2,3,4 logger=wandb"
+            f"{run_line(FIRST_WORDS, 'logger=wandb')}"
         )
     weights = {
         record["id"]: record["config"]["method"]["weights"]
@@ -174,6 +175,28 @@ def spec(view: Any) -> dict[str, Any]:
         "name": view.name,
         "spec": json.loads(model.spec.model_dump_json(by_alias=True, exclude_none=True)),
     }
+
+
+def account(entity: str | None) -> str:
+    """Return the entity that the views go to.
+
+    Raises:
+        BadInput: there is no key, or W&B cannot be reached.
+    """
+    import wandb
+
+    if not wandb.login(prompt=False, verify=False):
+        raise BadInput(
+            "no key for Weights & Biases: type wandb login, or set WANDB_API_KEY. "
+            "--dry-run shows what would be sent"
+        )
+    try:
+        name = entity or wandb.Api().default_entity
+    except Exception as error:  # W&B raises whatever it meets
+        raise BadInput(f"W&B cannot be asked for your default entity: {error}") from error
+    if not name:
+        raise BadInput("W&B names no default entity: give --entity NAME")
+    return str(name)
 
 
 def send(views: dict[str, Any], entity: str) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,8 @@ from ilkd_bench.comparison import scores
 from ilkd_bench.data import tasks
 from ilkd_bench.data.tasks import Rows, Task
 from ilkd_bench.plumbing import terminal
+from ilkd_bench.plumbing.command import complain, no_runs
+from ilkd_bench.plumbing.files import whole_file
 from ilkd_bench.records import cells
 from ilkd_bench.students import load, select
 from ilkd_bench.types import BadInput
@@ -186,20 +187,15 @@ def placeholder(sheet: Sheet) -> list[str]:
 
 
 def write_zip(path: Path, answers: dict[str, list[str]]) -> None:
-    """Write the files aside and rename; the same answers give the same bytes."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
-            for sheet in SHEETS:
-                if sheet.file in answers:
-                    lines = [f"{index}\t{word}" for index, word in enumerate(answers[sheet.file])]
-                    entry = zipfile.ZipInfo(sheet.file, MOMENT)
-                    entry.compress_type = zipfile.ZIP_DEFLATED
-                    entry.external_attr = 0o644 << 16
-                    archive.writestr(entry, "\n".join(["index\tprediction", *lines]) + "\n")
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    """Write the zip, whole or not at all; the same answers give the same bytes."""
+    with whole_file(path) as aside, zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
+        for sheet in SHEETS:
+            if sheet.file in answers:
+                lines = [f"{index}\t{word}" for index, word in enumerate(answers[sheet.file])]
+                entry = zipfile.ZipInfo(sheet.file, MOMENT)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, "\n".join(["index\tprediction", *lines]) + "\n")
 
 
 def _require_writable(path: Path) -> None:
@@ -233,15 +229,15 @@ def submission(args: argparse.Namespace) -> list[str]:
         BadInput: nothing can be predicted, or a choice is left open.
     """
     if not (args.results_dir / "runs").is_dir():
-        raise BadInput(f"no runs in {args.results_dir}: give --results-dir DIR")
+        raise no_runs(args.results_dir)
     wanted = dict.fromkeys(sheet.learned for sheet in SHEETS)
     runs = select.named(args.run, args.results_dir, wanted, limited=args.limited)
-    found = scores.read(args.results_dir)
-    for flaw in found.flaws:
-        print(f"ilkd_bench: {flaw}", file=sys.stderr)
-    rest = [record for record in found.records if _of(record) in wanted.keys() - runs.keys()]
-    given = {key: getattr(args, key) for key in select.CHOICES}
-    runs |= select.choose(rest, given, limited=args.limited)
+    stored = scores.read(args.results_dir)
+    for flaw in stored.flaws:
+        complain(flaw)
+    others = [record for record in stored.records if _of(record) in wanted.keys() - runs.keys()]
+    names = {key: getattr(args, key) for key in select.CHOICES}
+    runs |= select.choose(others, names, limited=args.limited)
     filled, missing = prepare(runs, args.results_dir, args.data_dir)
     if not filled:
         why = "; ".join(f"{file}: {reason}" for file, reason in missing.items())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ilkd_bench.records.record import repeat
+from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.types import BadInput
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def require_student(folder: Path, record: dict[str, Any]) -> None:
     if not (folder / "student" / "model.safetensors").is_file():
         raise BadInput(
             f"the student of run {record['id']} was not kept ({folder}/student). Make it again: "
-            f"{repeat(record, 'force=true', 'keep_student=all')}"
+            f"{run_line(record.get('argv') or [], 'force=true', 'keep_student=all')}"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
@@ -19,9 +18,8 @@ from ilkd_bench.data.batches import Split, sorted_batches, to_device
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.files import write_text
+from ilkd_bench.plumbing.files import whole_file
 from ilkd_bench.plumbing.terminal import track
-from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.live import Teacher
 from ilkd_bench.training.module import Score
 from ilkd_bench.types import BadInput, Outputs
@@ -127,49 +125,17 @@ def _score_ood(task: Task, name: str, logits: Tensor, labels: Tensor) -> dict[st
 
 def save_predictions(path: Path, logits: Tensor, split: Split) -> None:
     """Write row number, label and logits of a split."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     frame = pd.DataFrame({"index": split.index.numpy(), "label": split.labels.numpy()})
     for column in range(logits.shape[1]):
         frame[f"logit_{column}"] = logits[:, column].numpy()
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    frame.to_parquet(aside)
-    os.replace(aside, path)
+    with whole_file(path) as aside:
+        frame.to_parquet(aside)
 
 
-def save_student(
-    folder: Path,
-    student: Model,
-    method: Method,
-    run: Run,
-    scores: dict[str, dict[str, float]],
-) -> None:
-    """Write the student as transformers loads it, its model card, and the method's parameters."""
+def save_student(folder: Path, student: Model, method: Method) -> None:
+    """Write the student as transformers loads it, and the method's parameters."""
     student.hf.save_pretrained(folder / "student")
     student.tokenizer.save_pretrained(folder / "student")
-    lines = [
-        f"| {split} | {name} | {value:.4f} |"
-        for split, values in scores.items()
-        for name, value in values.items()
-        if name != "n"
-    ]
-    card = (
-        f"""---
-library_name: transformers
-pipeline_tag: text-classification
-tags: [knowledge-distillation]
----
-# {run.student.name} taught by {run.teacher.name} on {run.task.name}
-
-Method {run.method.name}, seed {run.seed}, lr {run.lr}, batch size
-{run.batch_size}, {run.epochs} epochs. Made by ilkd_bench.
-
-| split | metric | score |
-|---|---|---|
-"""
-        + "\n".join(lines)
-        + "\n"
-    )
-    write_text(folder / "student" / "README.md", card)
     state = {name: value.detach().contiguous().cpu() for name, value in method.named_parameters()}
     if state:
         save_file(state, folder / "method.safetensors")

@@ -18,6 +18,7 @@ from ilkd_bench.models.layers import check_copy, copy_layers
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import write_text
 from ilkd_bench.plumbing.hardware import device_here, environment, precision_here
+from ilkd_bench.records.card import write_card
 from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.live import LOGITS, LiveTeacher, Teacher
 from ilkd_bench.training.evaluation import evaluate, measure_teacher, save_student, scorer
@@ -187,9 +188,9 @@ def leave(
 ) -> dict[str, Any]:
     """Write the history and the student, and return the measured part of the record."""
     write_text(folder / "history.csv", pd.DataFrame(fitted.history).to_csv(index=False))
-    save_student(folder, parts.student, parts.method, run, scores)
+    save_student(folder, parts.student, parts.method)
     sizes = {name: len(split) for name, split in parts.splits.items()}
-    return {
+    measured = {
         "limited": run.limited,
         "scores": scores,
         "monitor": f"dev/{run.task.metric}",
@@ -200,6 +201,8 @@ def leave(
         "seconds": parts.seconds.spent | {"train": fitted.seconds},
         "examples_per_second": fitted.examples / fitted.seconds,
     } | environment(run.precision, run.trainer.accelerator)
+    write_card(folder, run.identity, measured)
+    return measured
 
 
 def _parameters(model: Model) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ilkd_bench.plumbing.command import FIRST_WORDS, line, run_line
 from ilkd_bench.records import cells
 from ilkd_bench.reporting.figures import plots, style
 from ilkd_bench.reporting.figures.data import (
@@ -33,8 +34,8 @@ from ilkd_bench.reporting.figures.data import (
     time,
 )
 
-RUN = "python -m ilkd_bench.run -m method=rail_l,pkd,alp seed=0,1,2,3,4"
-ANALYSE = "python -m ilkd_bench.analyse"
+RUN = run_line(FIRST_WORDS)
+ANALYSE = line("analyse")
 SECTION, TASK, POOLING = ("section",), ("section", "task"), ("section", "task", "pooling")
 IN_WORDS = {"cls": "first token", "mean": "mean over tokens"}
 
@@ -165,7 +166,7 @@ FIGURES = (
         layers,
         plots.layers,
         TASK,
-        "no done run drew layers: type python -m ilkd_bench.run method=rail_l",
+        f"no done run drew layers: type {run_line(['method=rail_l'])}",
     ),
 )
 

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from ilkd_bench.comparison import scores
+from ilkd_bench.plumbing.command import line
 from ilkd_bench.types import BadInput
 
 Records = Sequence[dict[str, Any]]
@@ -74,7 +75,7 @@ def _analysed(
     results_dir: Path, records: Records, name: str, columns: Sequence[str]
 ) -> pd.DataFrame:
     """Return what was analysed of each cell: its chosen runs; others where none of these was."""
-    again = "type python -m ilkd_bench.analyse --force"
+    again = f"type {line('analyse', '--force')}"
     table = _collect(results_dir, runs(records), f"analysis/{name}.csv", columns, again)
     best = table.groupby(scores.CELL)["chosen"].transform("max")
     return table[table["chosen"] == best][[*RUN, *columns]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -51,16 +50,6 @@ def write(
             style.place(figure)
             for form in forms:
                 path = folder / f"{stem}.{form}"
-                _write_bytes(path, render(figure, form))
+                files.write_bytes(path, render(figure, form))
                 written.append(path)
     return written
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    """Write a file aside and rename it; see `files.write_text`."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_bytes(content)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)

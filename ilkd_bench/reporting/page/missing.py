@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ilkd_bench.comparison.results import Results
+from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.records import listing
 from ilkd_bench.records.listing import Run
 from ilkd_bench.reporting.page.rows import task_names
@@ -81,5 +81,4 @@ def _filling(words: Any, seeds: Iterable[int]) -> str | None:
     """Return the command of a run with other seeds."""
     if not isinstance(words, list):
         return None
-    kept = [str(word) for word in words if not str(word).startswith("seed=")]
-    return shlex.join([*listing.RUN.split(), "-m", *kept, f"seed={','.join(map(str, seeds))}"])
+    return run_line(["-m", *words], f"seed={','.join(map(str, seeds))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ilkd_bench.comparison.results import Results, limits, protocol, rows_of
+from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.records.cells import LIMITS, task_name
 from ilkd_bench.reporting.tables import grid, overview
 from ilkd_bench.reporting.tables.grid import DAGGER, Cell, Grid
@@ -229,7 +231,7 @@ def _commands(
     Where there are runs, in their settings; runs that are done are skipped by the lines.
     """
     if table.sweep is not None and not configs:
-        return [f"python -m ilkd_bench.run +sweeps={table.sweep}"]
+        return [run_line([f"+sweeps={table.sweep}"])]
     most_seeds = max((cell.n for row in rows.values() for cell in row.values()), default=0)
     lacking: dict[str, list[tuple[Row, Column]]] = {}
     for row in table.rows:
@@ -243,8 +245,7 @@ def _commands(
     if table.sweep is None:
         settings.insert(0, f"seed={','.join(map(str, range(most_seeds or SEEDS)))}")
     return [
-        " ".join(["python -m ilkd_bench.run", *_words(table, changed, pairs), *settings])
-        for changed, pairs in lacking.items()
+        run_line([*_words(table, changed, pairs), *settings]) for changed, pairs in lacking.items()
     ]
 
 
@@ -260,4 +261,4 @@ def _words(table: Table, changed: str, pairs: Sequence[tuple[Row, Column]]) -> l
     if table.sweep is None or list(students) != [table.student]:
         words.append(f"student={','.join(students)}")
     words += [f"method={','.join(methods)}", f"task={','.join(tasks)}"]
-    return words + [f"method.{word}" for word in changed.split()]
+    return words + [f"method.{word}" for word in re.split(r" (?=[\w.]+=)", changed) if word]
