@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ilkd_bench.jobs.job import Job
+    from ilkd_bench.records.record import Record
     from ilkd_bench.settings.run import Run
 
     __version__: str
@@ -55,7 +56,7 @@ def plan(words: Sequence[str]) -> list[Job]:
     return wandb_group.prepare(plan.plan(words), words)
 
 
-def execute(job: Job) -> dict[str, Any]:
+def execute(job: Job) -> Record:
     """Do a run as the command does, and return its record.
 
     It has a process of its own, uses its own folder (`job.folder`), and is left alone if it is done
@@ -65,7 +66,7 @@ def execute(job: Job) -> dict[str, Any]:
     from ilkd_bench.jobs import job as jobs
 
     record = jobs.execute(job)
-    return {} if record is None else record  # None: only for those who do not wait
+    return job.record if record is None else record  # None: only for those who do not wait
 
 
 def train(run: Run, folder: Path | str) -> dict[str, Any]:

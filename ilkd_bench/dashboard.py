@@ -6,8 +6,8 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from ilkd_bench.comparison.scores import read
 from ilkd_bench.plumbing import command
+from ilkd_bench.records.record import load_records
 from ilkd_bench.reporting.wandb_views import account, send, spec, workspaces
 
 
@@ -23,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Make the dashboard, or print what would be sent."""
     args = _parser().parse_args(argv)
-    records = read(args.results_dir).records
+    records = load_records(args.results_dir).records
     views = workspaces(records, entity=args.entity or "", project=args.project)
     if args.dry_run:
         print(json.dumps([spec(view) for view in views.values()], indent=1))

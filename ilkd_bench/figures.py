@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ilkd_bench.comparison import scores
 from ilkd_bench.plumbing import command
+from ilkd_bench.records.record import load_records
 from ilkd_bench.reporting.figures.catalogue import FIGURES
 from ilkd_bench.reporting.figures.write import write
 
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     """Write the figures; return 1 if one that was asked for has no data, 2 without records."""
     args = _parser().parse_args(argv)
     forms = ("svg", "pdf", "png") if args.png else ("svg", "pdf")
-    stored = scores.read(args.results_dir)
+    stored = load_records(args.results_dir)
     for flaw in stored.flaws:
         command.complain(flaw)
     if not stored.records:

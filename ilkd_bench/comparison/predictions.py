@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ilkd_bench.data.collapse import collapse
+from ilkd_bench.records.record import Record
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ Reader = Callable[[str, str], Answers | None]
 """(folder of the run, split) -> its answers; None where they are not stored or not whole."""
 
 
-def reader(results_dir: Path, records: Mapping[str, dict[str, Any]]) -> Reader:
+def reader(results_dir: Path, records: Mapping[str, Record]) -> Reader:
     """Return what reads stored predictions, each file once.
 
     Args:
@@ -43,7 +44,7 @@ def reader(results_dir: Path, records: Mapping[str, dict[str, Any]]) -> Reader:
         key = (folder, split)
         if key not in by_file:
             path = results_dir / folder / "predictions" / f"{split}.parquet"
-            by_file[key] = answers(path, records[folder]["config"]["task"], split)
+            by_file[key] = answers(path, records[folder].config["task"], split)
         return by_file[key]
 
     return read

@@ -13,6 +13,7 @@ from ilkd_bench.comparison import differences, predictions, scores, statistics
 from ilkd_bench.comparison.scores import CELL
 from ilkd_bench.plumbing.command import no_runs
 from ilkd_bench.records.cells import LIMITS, task_name
+from ilkd_bench.records.record import Done, Record, load_records
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Results:
     """
 
     folder: Path
-    records: list[dict[str, Any]]
+    records: list[Record]
     flaws: list[str]
     scores: pd.DataFrame
     runs: pd.DataFrame
@@ -39,12 +40,12 @@ class Results:
     standings: pd.DataFrame
     best: frozenset[tuple[Any, ...]]
 
-    def sections(self) -> dict[str, list[dict[str, Any]]]:
+    def sections(self) -> dict[str, list[Record]]:
         """Return the records of each section, ordered by teacher."""
-        sections: dict[str, list[dict[str, Any]]] = {}
+        sections: dict[str, list[Record]] = {}
         for record in self.records:
-            sections.setdefault(record["place"]["section"], []).append(record)
-        teachers = {key: part[0]["config"]["teacher"]["name"] for key, part in sections.items()}
+            sections.setdefault(record.place["section"], []).append(record)
+        teachers = {key: part[0].teacher_name for key, part in sections.items()}
         return {key: sections[key] for key in sorted(sections, key=lambda k: (teachers[k], k))}
 
 
@@ -54,12 +55,12 @@ def load(results_dir: Path) -> Results:
     Raises:
         BadInput: there are no records.
     """
-    stored = scores.read(results_dir)
+    stored = load_records(results_dir)
     if not stored.records and not stored.flaws:
         raise no_runs(results_dir)
     frame = scores.frame(stored.records)
     runs = scores.chosen(frame)
-    read = predictions.reader(results_dir, {record["folder"]: record for record in stored.records})
+    read = predictions.reader(results_dir, {record.folder: record for record in stored.records})
     compared = differences.compare(runs, read)
     summary = with_intervals(scores.summarise(frame), runs)
     return Results(
@@ -104,13 +105,13 @@ def best_of(summary: pd.DataFrame, compared: pd.DataFrame) -> frozenset[tuple[An
     return frozenset(cells)
 
 
-def teacher_scores(records: Sequence[dict[str, Any]]) -> dict[str, float]:
+def teacher_scores(records: Sequence[Record]) -> dict[str, float]:
     """Return the teacher's dev score on each task, as the first run that is done measured it."""
     by_task: dict[str, float] = {}
     for record in records:
-        metric = record["config"]["task"]["metric"]
-        if record["status"] == "done" and metric in record["teacher"]["dev"]:
-            by_task.setdefault(record["place"]["task"], record["teacher"]["dev"][metric])
+        metric = record.config["task"]["metric"]
+        if isinstance(record, Done) and metric in record.teacher["dev"]:
+            by_task.setdefault(record.place["task"], record.teacher["dev"][metric])
     return by_task
 
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ilkd_bench.records.cells import cell, dev_score
-from ilkd_bench.records.record import read_record, run_folder
+from ilkd_bench.records.cells import cell
+from ilkd_bench.records.folders import run_folder
+from ilkd_bench.records.record import Done, read_record
 from ilkd_bench.settings.run import Run
 from ilkd_bench.types import BadInput
 
@@ -37,11 +38,11 @@ def best(run: Run, keys: Sequence[str]) -> dict[str, Any]:
     fixed = {key: getattr(run, key) for key in KEYS if key not in keys}
     for path in sorted(folder.glob("*/record.json")):
         record = read_record(path.parent)
-        if record is None or record["status"] != "done":
+        if not isinstance(record, Done):
             continue
-        config = record["config"]
+        config = record.config
         if alike(config, run.identity) and all(config[key] == fixed[key] for key in fixed):
-            scores[config["lr"], config["batch_size"]].append(dev_score(record))
+            scores[config["lr"], config["batch_size"]].append(record.dev_score)
     if not scores:
         words = " ".join(f"{key}={BEST}" for key in keys)
         raise BadInput(

@@ -17,7 +17,7 @@ from ilkd_bench.plumbing.command import line
 from ilkd_bench.plumbing.logs import terminal_lines
 from ilkd_bench.records import retention
 from ilkd_bench.records.cells import cell
-from ilkd_bench.records.record import read_record
+from ilkd_bench.records.record import Done, read_record
 
 log = logging.getLogger("ilkd_bench")
 
@@ -58,7 +58,7 @@ class Sweep:
         done = execute(job, self.line(), wait=wait)
         if done is None:  # another sweep has begun it in the meantime
             return False
-        self.states[job.id] = done["status"]
+        self.states[job.id] = done.status
         self._seconds.append(time.monotonic() - started)
         return True
 
@@ -107,15 +107,17 @@ def announce(jobs: Sequence[Job]) -> None:
 
 def report(jobs: Sequence[Job]) -> int:
     """Print the summary of a sweep and return the exit code."""
-    found = [(job, read_record(job.folder) or {"status": "missing"}) for job in jobs]
-    counts = Counter(record["status"] for _, record in found)
+    records = [(job, read_record(job.folder)) for job in jobs]
+    counts = Counter("missing" if record is None else record.status for _, record in records)
     results_dir = Path(jobs[0].run.results_dir)
     if len(jobs) > 1:
-        told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-        print(f"{len(jobs)} runs: {told}")
-        for job, record in found:
-            if record["status"] != "done":
-                print(f"  {record['status']}: {job.folder}: {record.get('reason')}")
+        states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        print(f"{len(jobs)} runs: {states}")
+        for job, record in records:
+            if record is None:
+                print(f"  missing: {job.folder}")
+            elif not isinstance(record, Done):
+                print(f"  {record.status}: {job.folder}: {record.reason}")
             elif len(jobs) <= SHOWN:
                 print(f"  done: {job.folder}")
     if counts["done"]:

@@ -82,8 +82,9 @@ def write_card(folder: Path, science: dict[str, Any], measured: dict[str, Any]) 
         science: the run's identity.
         measured: that part of its record.
     """
-    begun = read_record(folder) or {"id": run_id(science)}
-    text = card(public(begun | {"config": science} | measured))
+    begun = read_record(folder)
+    known: dict[str, Any] = {"id": run_id(science)} if begun is None else begun.content()
+    text = card(public(known | {"config": science} | measured))
     files.write_text(folder / "student" / "README.md", text)
 
 

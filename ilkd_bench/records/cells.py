@@ -19,13 +19,6 @@ def cell(science: dict[str, Any]) -> str:
     return files.digest({key: value for key, value in science.items() if key not in SWEPT})
 
 
-def dev_score(record: dict[str, Any]) -> float:
-    """Return the dev score that a record is chosen by."""
-    split, metric = record["monitor"].split("/")
-    score: float = record["scores"][split][metric]
-    return score
-
-
 def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested settings as one level of dotted keys; lists become text."""
     result: dict[str, Any] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ilkd_bench.plumbing.command import line
-from ilkd_bench.records.record import run_folders
+from ilkd_bench.records.folders import run_folders
 from ilkd_bench.types import BadInput
 
 CANDIDATES = 10

@@ -16,7 +16,7 @@ from typing import Any
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.command import no_runs, run_line
 from ilkd_bench.plumbing.table import plain, table
-from ilkd_bench.records.record import Damaged, examine, run_folders
+from ilkd_bench.records.folders import Damaged, examine, run_folders
 from ilkd_bench.types import BadInput
 
 STATES = {

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from ilkd_bench.records.cells import cell, dev_score
-from ilkd_bench.records.record import read_record
+from ilkd_bench.records.cells import cell
+from ilkd_bench.records.record import Done, read_record
 from ilkd_bench.settings.run import Run
 
 CHECKPOINT = 7
@@ -21,19 +21,19 @@ def tidy(folder: Path, rule: str) -> None:
     Two runs that finish at once come to the same decision.
     """
     record = read_record(folder)
-    if record is None or record["status"] != "done" or rule == "all":
+    if not isinstance(record, Done) or rule == "all":
         return
     if rule == "none":
         shutil.rmtree(folder / "student", ignore_errors=True)
         return
-    mine = cell(record["config"])
+    mine = cell(record.config)
     found = {path.parent: read_record(path.parent) for path in folder.parent.glob("*/student")}
     rivals = {
         run: other
         for run, other in found.items()
-        if other is not None and other["status"] == "done" and cell(other["config"]) == mine
+        if isinstance(other, Done) and cell(other.config) == mine
     }
-    best = max(rivals, key=lambda run: (dev_score(rivals[run]), run.name), default=folder)
+    best = max(rivals, key=lambda run: (rivals[run].dev_score, run.name), default=folder)
     for run in rivals:
         if run != best:
             shutil.rmtree(run / "student", ignore_errors=True)

@@ -18,6 +18,7 @@ import pandas as pd
 from ilkd_bench.comparison.scores import frame
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.command import FIRST_WORDS, run_line
+from ilkd_bench.records.record import Done, Record
 from ilkd_bench.types import BadInput
 
 SEEDS_GROUPED = ("row", "lr", "batch_size")
@@ -26,7 +27,7 @@ SEEDS_GROUPED = ("row", "lr", "batch_size")
 SECONDS = "seconds/train"
 
 
-def workspaces(records: Sequence[dict[str, Any]], *, entity: str, project: str) -> dict[str, Any]:
+def workspaces(records: Sequence[Record], *, entity: str, project: str) -> dict[str, Any]:
     """Return the views by their keys, as `wandb-workspaces` has them; nothing is sent.
 
     Raises:
@@ -41,9 +42,9 @@ def workspaces(records: Sequence[dict[str, Any]], *, entity: str, project: str) 
             f"{run_line(FIRST_WORDS, 'logger=wandb')}"
         )
     weights = {
-        record["id"]: record["config"]["method"]["weights"]
+        record.id: record.config["method"]["weights"]
         for record in records
-        if record["status"] == "done"
+        if isinstance(record, Done)
     }
     result = {}
     for (section, task), name in _names(scores).items():

@@ -10,14 +10,13 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.plumbing import files
 from ilkd_bench.records.card import card
 from ilkd_bench.records.find import find
 from ilkd_bench.records.public import public
-from ilkd_bench.records.record import finished
+from ilkd_bench.records.record import Record, finished
 from ilkd_bench.students import load
 from ilkd_bench.types import BadInput
 
@@ -92,13 +91,13 @@ def export(
 def _fill(
     aside: Path,
     folder: Path,
-    record: dict[str, Any],
+    record: Record,
     *,
     licence: str,
     language: str | None,
     onnx: bool,
 ) -> None:
-    task = Task(**record["config"]["task"])
+    task = Task(**record.config["task"])
     for name in FILES:
         source = folder / "student" / name
         if source.suffix == ".json" and source.is_file():
@@ -114,7 +113,7 @@ def _fill(
             inputs = write(model, aside / "model.onnx")
         except Differs as error:
             raise BadInput(str(error)) from error
-    facts = public(record)
+    facts = public(record.content())
     text = card(facts, licence=licence, language=language, inputs=inputs)
     files.write_text(aside / "README.md", text)
     files.write_json(aside / "record.json", facts)

@@ -35,6 +35,7 @@ from ilkd_bench.plumbing.command import reason, run_line
 from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.plumbing.logs import hush, terminal_lines
 from ilkd_bench.plumbing.terminal import track
+from ilkd_bench.records.record import Done, Record
 from ilkd_bench.settings.identity import run_id
 from ilkd_bench.students.similarity import POOLINGS, Pooled, pca, similarity
 from ilkd_bench.teachers.banked import BANKED
@@ -142,7 +143,7 @@ def analyse(job: Job, folder: Path, rows: int, seed: int) -> dict[str, pd.DataFr
 
 
 def analyse_all(
-    records: Sequence[dict[str, Any]],
+    records: Sequence[Record],
     results_dir: Path,
     *,
     rows: int,
@@ -160,29 +161,29 @@ def analyse_all(
         force: also what is analysed already.
     """
 
-    def outcome(record: dict[str, Any]) -> str:
-        folder = results_dir / record["folder"]
-        if record["status"] != "done":
-            log.info("%s: left out, it is %s", record["folder"], record["status"])
+    def outcome(record: Record) -> str:
+        folder = results_dir / record.folder
+        if not isinstance(record, Done):
+            log.info("%s: left out, it is %s", record.folder, record.status)
             return "left out"
         if not (folder / "student" / "model.safetensors").is_file():
-            again = run_line(record["argv"], "keep_student=all", "force=true")
+            again = run_line(record.words, "keep_student=all", "force=true")
             log.info(
                 "%s: left out, its student was not kept. To have it, type %s",
-                *(record["folder"], again),
+                *(record.folder, again),
             )
             return "left out"
         wanted = about(folder, rows, seed)
         if not force and is_analysed(folder, wanted):
-            log.info("%s: analysed before", record["folder"])
+            log.info("%s: analysed before", record.folder)
             return "analysed before"
         try:
             job = job_of(record, data_dir, cache_dir)
             write(folder, analyse(job, folder, rows, seed), wanted)
         except (BadInput, OSError) as error:
-            log.error("%s: failed, %s", record["folder"], reason(error))
+            log.error("%s: failed, %s", record.folder, reason(error))
             return "failed"
-        log.info("%s: analysed", record["folder"])
+        log.info("%s: analysed", record.folder)
         return "analysed"
 
     hush()
@@ -190,7 +191,7 @@ def analyse_all(
         return [outcome(record) for record in records]
 
 
-def job_of(record: dict[str, Any], data_dir: str | None, cache_dir: str | None) -> Job:
+def job_of(record: Record, data_dir: str | None, cache_dir: str | None) -> Job:
     """Return the run of a record as its command line gives it today.
 
     Args:
@@ -201,10 +202,10 @@ def job_of(record: dict[str, Any], data_dir: str | None, cache_dir: str | None) 
     """
     folders = {"data_dir": data_dir, "cache_dir": cache_dir}
     changes = {key: value for key, value in folders.items() if value is not None}
-    changes["precision"] = record["config"]["precision"]  # that of the run, wherever this is
-    words = [word for word in record["argv"] if word.partition("=")[0] not in changes]
+    changes["precision"] = record.config["precision"]  # that of the run, wherever this is
+    words = [word for word in record.words if word.partition("=")[0] not in changes]
     (job,) = plan.plan([*words, *(f"{key}={value}" for key, value in changes.items())])
-    if job.id != run_id(record["config"]):
+    if job.id != run_id(record.config):
         raise BadInput(
             "its command line gives another run today: data, models or settings have changed. "
             "Give --data-dir and --cache-dir as they were, or run it again"

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from ilkd_bench.comparison import scores
 from ilkd_bench.plumbing.command import line
+from ilkd_bench.records.record import Done, Record
 from ilkd_bench.types import BadInput
 
-Records = Sequence[dict[str, Any]]
+Records = Sequence[Record]
 
 GROUP = ["section", "teacher", "student", "task", "method"]
 RUN = [*GROUP, "lr", "batch_size", "seed", "id"]
@@ -32,11 +32,11 @@ def runs(records: Records) -> pd.DataFrame:
     keys = [*scores.CELL, "lr", "batch_size"]
     best = scores.summarise(table)[keys].drop_duplicates().assign(chosen=True)
     runs = table[table["monitor"]][RUN].merge(best, on=keys, how="left")
-    by_id = {record["id"]: record for record in records}
+    by_id = {record.id: record for record in records if isinstance(record, Done)}
     return runs.assign(
         chosen=runs["chosen"].notna(),
-        folder=[by_id[i]["folder"] for i in runs["id"]],
-        seconds=[by_id[i]["seconds"]["train"] for i in runs["id"]],
+        folder=[by_id[i].folder for i in runs["id"]],
+        seconds=[by_id[i].seconds["train"] for i in runs["id"]],
     )
 
 

@@ -11,6 +11,7 @@ from ilkd_bench.comparison.results import Results
 from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.records import listing
 from ilkd_bench.records.listing import Run
+from ilkd_bench.records.record import Done
 from ilkd_bench.reporting.page.rows import task_names
 
 ERROR_LINES = 30
@@ -33,11 +34,13 @@ def unfinished(results: Results) -> list[tuple[Run, str]]:
     """Return the failed, skipped, running and stopped runs, with the end of their traceback."""
     runs = []
     for record in results.records:
-        if record["status"] != "done":
-            folder = Path(record["folder"])
+        if not isinstance(record, Done):
+            folder = Path(record.folder)
             run_now = listing.look(results.folder / folder)
-            state = record["status"] if run_now is None else run_now.state
-            run = listing.described(folder, record, state, when=None, reason=record.get("reason"))
+            state = record.status if run_now is None else run_now.state
+            run = listing.described(
+                folder, record.content(), state, when=None, reason=record.reason
+            )
             runs.append((run, _traceback(results.folder / folder) if state == "failed" else ""))
     return runs
 
@@ -55,11 +58,11 @@ def missing(results: Results, names: Mapping[str, str]) -> list[Gap]:
     gaps, tasks = [], task_names(results)
     reasons: dict[tuple[str, str, str], str] = {}
     for record in results.records:
-        if record["status"] != "done":
-            place = record["place"]
-            reason = f"{record['status']}: {record.get('reason') or 'no reason given'}"
+        if not isinstance(record, Done):
+            place = record.place
+            reason = f"{record.status}: {record.reason or 'no reason given'}"
             reasons.setdefault((place["section"], place["method"], place["task"]), reason)
-    words = {record["id"]: record.get("argv") for record in results.records}
+    words = {record.id: record.argv for record in results.records}
     for section, runs in results.runs.groupby("section", sort=False):
         seeds = {int(seed) for seed in runs["seed"]}
         cells = {key: cell for key, cell in runs.groupby(["method", "task"])}

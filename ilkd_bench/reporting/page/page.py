@@ -22,6 +22,7 @@ import jinja2
 from markupsafe import Markup
 
 from ilkd_bench.comparison.results import Results
+from ilkd_bench.records.record import Done
 from ilkd_bench.reporting.page import missing, sentences
 from ilkd_bench.reporting.page.rows import Score, details, environment, section_names, tried
 from ilkd_bench.reporting.page.rows import table as score_table
@@ -164,7 +165,7 @@ def _paper_tables(results: Results) -> tuple[list[Grid], list[str]]:
 def _counts(results: Results, unfinished: Sequence[str]) -> list[tuple[str, int]]:
     """Return how many runs are in each state, those that are missing from it left out."""
     states = Counter(unfinished)
-    states["done"] = sum(record["status"] == "done" for record in results.records)
+    states["done"] = sum(isinstance(record, Done) for record in results.records)
     states["not readable"] = len(results.flaws)
     order = ("done", "running", "stopped", "failed", "skipped", "not readable")
     return [(state, states[state]) for state in order if states[state] or state == "done"]
@@ -174,7 +175,7 @@ def unknown(results: Results) -> list[str]:
     """Return sentences on tasks and methods that this version does not have."""
     notes = []
     for group in ("task", "method"):
-        names = {record["config"][group]["name"] for record in results.records}
+        names = {record.config[group]["name"] for record in results.records}
         names -= set(groups.names(group))
         notes += [
             f"This version has no {group} named {name}; its runs are shown."

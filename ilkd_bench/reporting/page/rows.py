@@ -17,6 +17,7 @@ from ilkd_bench.comparison import differences, scores
 from ilkd_bench.comparison.results import Results
 from ilkd_bench.records import listing
 from ilkd_bench.records.cells import SWEPT, task_name
+from ilkd_bench.records.record import Done
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,6 @@ def number(value: Any) -> float | None:
     return value if is_number and abs(value) < 1e300 else None
 
 
-def part(record: Mapping[str, Any], field: str, key: str) -> float | None:
-    """Return a number inside a field, e.g. `seconds`, `train`; None if there is none."""
-    inside = record.get(field)
-    return number(inside.get(key)) if isinstance(inside, dict) else None
-
-
 # --- names
 
 
@@ -78,7 +73,7 @@ def section_names(sections: Iterable[str], titles: Iterable[str]) -> dict[str, s
 
 def task_names(results: Results) -> dict[str, str]:
     """Return what each task is called: its name, with the hash of its data where it has several."""
-    tasks = sorted({record["place"]["task"] for record in results.records})
+    tasks = sorted({record.place["task"] for record in results.records})
     count = Counter(map(task_name, tasks))
     return {task: task if count[task_name(task)] > 1 else task_name(task) for task in tasks}
 
@@ -141,7 +136,11 @@ def _order(sections: list[str]) -> Callable[[Score], tuple[Any, ...]]:
 
 
 def _seconds(results: Results) -> dict[str, float | None]:
-    return {record["id"]: part(record, "seconds", "train") for record in results.records}
+    return {
+        record.id: record.seconds.get("train")
+        for record in results.records
+        if isinstance(record, Done)
+    }
 
 
 def _median(seconds: Mapping[str, float | None], ids: Iterable[str]) -> float | None:
@@ -183,29 +182,28 @@ def details(results: Results, ids: Iterable[str]) -> dict[str, Any]:
     settings: dict[tuple[tuple[str, int], ...], int] = {}
     runs = {}
     for record in results.records:
-        if record["id"] not in wanted:
+        if record.id not in wanted or not isinstance(record, Done):
             continue
         shared = tuple(
             (key, texts.setdefault(json.dumps(value, indent=1, sort_keys=True), len(texts)))
-            for key, value in sorted(record["config"].items())
+            for key, value in sorted(record.config.items())
             if key not in SWEPT
         )
         place = settings.setdefault(shared, len(settings))
-        runs[record["id"]] = _run_details(record) | {"settings": place}
+        runs[record.id] = _run_details(record) | {"settings": place}
     return {"runs": runs, "settings": [dict(shared) for shared in settings], "texts": list(texts)}
 
 
-def _run_details(record: Mapping[str, Any]) -> dict[str, Any]:
-    seconds = {name: part(record, "seconds", name) for name in ("train", "teacher", "evaluate")}
-    swept: dict[str, Any] = {key: record["config"][key] for key in SWEPT}
+def _run_details(record: Done) -> dict[str, Any]:
+    swept: dict[str, Any] = {key: record.config[key] for key in SWEPT}
     return swept | {
-        "scores": record["scores"],
-        "monitor": record["monitor"],
-        "epoch": number(record.get("best_epoch")),
-        "seconds": {name: value for name, value in seconds.items() if value is not None},
-        "folder": record["folder"],
-        "device": record["device"] if isinstance(record.get("device"), str) else None,
-        "command": listing.command(record.get("argv")),
+        "scores": record.scores,
+        "monitor": record.monitor,
+        "epoch": record.best_epoch,
+        "seconds": record.seconds,
+        "folder": record.folder,
+        "device": record.device,
+        "command": listing.command(record.argv),
     }
 
 
@@ -216,20 +214,19 @@ def environment(results: Results) -> list[tuple[str, str, int]]:
     """Return what the runs were measured with, as (what, value, number of runs)."""
     count: Counter[tuple[str, str]] = Counter()
     for record in results.records:
-        if record["status"] == "done":
+        if isinstance(record, Done):
             count.update(_measured_with(record))
     return [(what, value, number) for (what, value), number in sorted(count.items())]
 
 
-def _measured_with(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    git, versions = record.get("git"), record.get("versions")
+def _measured_with(record: Done) -> list[tuple[str, str]]:
     commit = "not recorded"
-    if isinstance(git, dict):
-        commit = f"{git.get('sha')}{' with changes' if git.get('dirty') else ''}"
-    measured_with = [("commit", commit)]
-    measured_with += [
-        (key, str(record.get(key, "not recorded"))) for key in ("device", "precision")
+    if record.git is not None:
+        commit = f"{record.git.get('sha')}{' with changes' if record.git.get('dirty') else ''}"
+    versions = [(str(name), str(version)) for name, version in record.versions.items()]
+    return [
+        ("commit", commit),
+        ("device", record.device or "not recorded"),
+        ("precision", record.precision or "not recorded"),
+        *versions,
     ]
-    if isinstance(versions, dict):
-        measured_with += [(str(name), str(value)) for name, value in versions.items()]
-    return measured_with

@@ -9,7 +9,8 @@ from statistics import median
 from typing import Any
 
 from ilkd_bench.comparison.results import Results, teacher_scores
-from ilkd_bench.reporting.page.rows import Score, number, task_names, tested
+from ilkd_bench.records.record import Done
+from ilkd_bench.reporting.page.rows import Score, task_names, tested
 
 COST_OF = "finetune"
 """Training speed is told as a multiple of this method's: a student trained without a teacher."""
@@ -85,12 +86,14 @@ def _speeds(results: Results) -> dict[tuple[str, str, str], Speed]:
     rates: dict[tuple[str, str, str], list[float]] = {}
     devices: dict[tuple[str, str, str], set[str]] = {}
     for record in results.records:
-        rate = number(record.get("examples_per_second"))
-        if record["status"] == "done" and rate is not None and rate > 0:
-            place = record["place"]
+        if not isinstance(record, Done):
+            continue
+        rate = record.examples_per_second
+        if rate is not None and rate > 0:
+            place = record.place
             key = (place["section"], names[place["task"]], place["method"])
             rates.setdefault(key, []).append(rate)
-            devices.setdefault(key, set()).add(str(record.get("device")))
+            devices.setdefault(key, set()).add(str(record.device))
     return {key: Speed(median(rates[key]), frozenset(devices[key])) for key in rates}
 
 

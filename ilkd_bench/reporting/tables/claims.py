@@ -22,7 +22,7 @@ def claims(results: Results) -> Grid:
     """Return RAIL-KD's claims with what our runs say, for every pair and setting there is."""
     rows: dict[str, dict[str, Cell]] = {}
     for section, records in results.sections().items():
-        config = records[0]["config"]
+        config = records[0].config
         pair = f"{config['teacher']['name']} -> {config['student']['name']}"
         runs = results.runs[results.runs["section"] == section]
         limited = ", limited" if runs["limited"].any() else ""

@@ -18,7 +18,7 @@ def layer_choice(results: Results) -> Grid:
     notes = []
     by_method = controls()
     for section, records in results.sections().items():
-        config = records[0]["config"]
+        config = records[0].config
         runs = results.runs[(results.runs["section"] == section) & results.runs["main"]]
         pair = f"{config['teacher']['name']} -> {config['student']['name']}"
         limited = ", limited" if runs["limited"].any() else ""

@@ -11,6 +11,7 @@ from ilkd_bench.comparison import scores
 from ilkd_bench.comparison.results import Results, limits, protocol, teacher_scores
 from ilkd_bench.records import cells
 from ilkd_bench.records.cells import task_name
+from ilkd_bench.records.record import Record
 from ilkd_bench.reporting.tables import grid
 from ilkd_bench.reporting.tables.grid import DAGGER, Cell, Grid
 from ilkd_bench.settings import groups
@@ -24,7 +25,7 @@ BOLD = (
 def sections(results: Results) -> list[tuple[str, str, list[Grid]]]:
     """Return heading, introduction and tables of every section."""
     by_section = results.sections()
-    settings = {key: cells.setting(records[0]["config"]) for key, records in by_section.items()}
+    settings = {key: cells.setting(records[0].config) for key, records in by_section.items()}
     return [
         (
             *_heading(settings[key], list(settings.values()), results, key),
@@ -56,7 +57,7 @@ def _pair(setting: dict[str, Any]) -> tuple[str, str]:
     return setting["teacher"]["name"], setting["student"]["name"]
 
 
-def _grids(results: Results, key: str, records: Sequence[dict[str, Any]]) -> list[Grid]:
+def _grids(results: Results, key: str, records: Sequence[Record]) -> list[Grid]:
     summary = results.summary[(results.summary["section"] == key) & results.summary["main"]]
     teacher = teacher_scores(records)
     dev, ood = summary["split"] == "dev", summary["split"].str.startswith("ood/")
@@ -160,22 +161,22 @@ def _chosen(summary: pd.DataFrame) -> Grid:
 def notes(results: Results) -> list[str]:
     """Return what is not in the tables: impossible, failed and unusable runs, each named."""
     impossible = {
-        f"Not possible: {record['config']['method']['name']} on {record['config']['task']['name']}"
-        f": {record.get('reason')}."
+        f"Not possible: {record.config['method']['name']} on {record.config['task']['name']}"
+        f": {record.reason}."
         for record in results.records
-        if record["status"] == "skipped"
+        if record.status == "skipped"
     }
     sentences = sorted(impossible)
     unfinished = sorted(
-        record["folder"] for record in results.records if record["status"] in ("failed", "running")
+        record.folder for record in results.records if record.status in ("failed", "running")
     )
     if unfinished:
         sentences.append(f"Not counted, failed or unfinished: {', '.join(unfinished)}.")
     strange = sorted(
         {
-            record["config"]["method"]["name"]
+            record.method
             for record in results.records
-            if not groups.defaults("method", record["config"]["method"]["name"])
+            if not groups.defaults("method", record.method)
         }
     )
     if strange:

@@ -12,6 +12,7 @@ import pandas as pd
 from ilkd_bench.comparison.results import Results, limits, protocol, rows_of
 from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.records.cells import LIMITS, task_name
+from ilkd_bench.records.record import Done
 from ilkd_bench.reporting.tables import grid, overview
 from ilkd_bench.reporting.tables.grid import DAGGER, Cell, Grid
 from ilkd_bench.reporting.tables.papers import Column, Row, Table
@@ -135,11 +136,11 @@ def speed(results: Results, method: str, other: str, summary: pd.DataFrame) -> f
     """
     sections = set(summary["section"])
     rows = [
-        (r["place"]["task"], r["place"]["method"], r["examples_per_second"])
+        (r.place["task"], r.place["method"], r.examples_per_second)
         for r in results.records
-        if r["status"] == "done"
-        and r["place"]["section"] in sections
-        and isinstance(r.get("examples_per_second"), int | float)
+        if isinstance(r, Done)
+        and r.place["section"] in sections
+        and isinstance(r.examples_per_second, int | float)
     ]
     frame = pd.DataFrame(rows, columns=["task", "method", "speed"])
     medians = frame.pivot_table(index="task", columns="method", values="speed", aggfunc="median")
@@ -177,7 +178,7 @@ def _notes(
 ) -> list[str]:
     notes = [" ".join(table.note)] if table.note else []
     sections = set(summary["section"])
-    configs = [r["config"] for r in results.records if r["place"]["section"] in sections]
+    configs = [r.config for r in results.records if r.place["section"] in sections]
     limited = {limits(config) for config in configs} - {""}
     if limited:
         notes.append(f"Limited runs ({'; '.join(sorted(limited))}): not the paper's experiment.")
@@ -212,13 +213,13 @@ def _skipped(table: Table, results: Results) -> list[str]:
     tasks = {column.task for column in table.columns}
     return sorted(
         {
-            f"{methods[r['place']['method']]} on {r['config']['task']['name']} is not possible: "
-            f"{r.get('reason')}."
+            f"{methods[r.place['method']]} on {r.config['task']['name']} is not possible: "
+            f"{r.reason}."
             for r in results.records
-            if r["status"] == "skipped"
-            and r["place"]["method"] in methods
-            and r["config"]["task"]["name"] in tasks
-            and r["config"]["teacher"]["name"] == table.teacher
+            if r.status == "skipped"
+            and r.place["method"] in methods
+            and r.task in tasks
+            and r.teacher_name == table.teacher
         }
     )
 
