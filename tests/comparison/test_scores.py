@@ -210,7 +210,7 @@ def test_records_are_read_in_the_order_of_their_paths_with_folder_and_place(
 
 
 def test_without_a_folder_nothing_is_read(tmp_path: Path) -> None:
-    assert scores.read(tmp_path / "nowhere") == scores.Found([], [])
+    assert scores.read(tmp_path / "nowhere") == scores.StoredRecords([], [])
 
 
 def without(item: dict[str, Any], *path: str) -> dict[str, Any]:
