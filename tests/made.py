@@ -11,7 +11,8 @@ import pandas as pd
 
 from ilkd_bench.comparison import results, scores
 from ilkd_bench.comparison.results import Results
-from ilkd_bench.records.record import run_folder
+from ilkd_bench.records.folders import run_folder
+from ilkd_bench.records.record import load_records
 from ilkd_bench.reporting.tables.papers import Column
 from ilkd_bench.settings import groups, identity
 
@@ -110,7 +111,7 @@ def load(root: Path, items: Sequence[dict[str, Any]]) -> Results:
 def read(root: Path, items: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """The frame of records that were written and read."""
     write(root, items)
-    found = scores.read(root)
+    found = load_records(root)
     assert found.flaws == []
     return scores.frame(found.records)
 

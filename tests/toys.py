@@ -22,7 +22,8 @@ from ilkd_bench.functional import features
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models import build
 from ilkd_bench.models.model import Model
-from ilkd_bench.records.record import read_record, run_folders
+from ilkd_bench.plumbing.files import write_json
+from ilkd_bench.records.folders import Damaged, examine, run_folders
 from ilkd_bench.settings import groups
 from ilkd_bench.settings import run as settings_run
 from ilkd_bench.settings.run import Run
@@ -70,6 +71,19 @@ def small(folder: Path, *overrides: str) -> list[str]:
         f"cache_dir={folder / 'cache'}",
         *overrides,
     ]
+
+
+def write_record(folder: Path, content: dict[str, Any]) -> None:
+    """Write what a record's file shall hold, whatever it is."""
+    write_json(folder / "record.json", content)
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """What a record's file holds; None where there is none or it is not whole."""
+    try:
+        return examine(folder)
+    except (FileNotFoundError, Damaged):
+        return None
 
 
 def records(results_dir: Path) -> Iterator[dict[str, Any]]:

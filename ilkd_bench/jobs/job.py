@@ -149,25 +149,26 @@ def _attempt(job: Job) -> None:
     write_record(job.folder, job.record)
     with logged(job.folder / "run.log"):
         with crash_report(job.folder / "error.txt"):
-            record = job.record_with(**_outcome(job))
+            record = _outcome(job)
         write_record(job.folder, record)
         log.info(summary(record, job.folder))
     retention.tidy(job.folder, job.run.keep_student)
 
 
-def _outcome(job: Job) -> dict[str, Any]:
+def _outcome(job: Job) -> Record:
     try:
         plugins.use(job.run.plugins)
         hush()
         from ilkd_bench.training import train  # only here: torch takes seconds to import
 
-        return {"status": "done", "reason": None} | train.train(job.run, job.folder)
+        measured = train.train(job.run, job.folder)
+        return job.record_with(**measured, status="done", reason=None)
     except Incompatible as reason:
-        return {"status": "skipped", "reason": str(reason)}
+        return job.record_with(status="skipped", reason=str(reason))
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
         _write(files.write_text, job.folder / "error.txt", traceback.format_exc())
-        return {"status": "failed", "reason": f"{kind}{error}"}
+        return job.record_with(status="failed", reason=f"{kind}{error}")
 
 
 def _write(write: Callable[[Path, Any], None], path: Path, content: Any) -> None:

@@ -18,7 +18,7 @@ from ilkd_bench.data.tasks import Rows, Task
 from ilkd_bench.plumbing import terminal
 from ilkd_bench.plumbing.command import complain, no_runs
 from ilkd_bench.plumbing.files import whole_file
-from ilkd_bench.records.record import Done, load_records
+from ilkd_bench.records.record import Done, Record, load_records
 from ilkd_bench.students import load, select
 from ilkd_bench.types import BadInput
 
@@ -216,7 +216,7 @@ def described(filled: Filled) -> str:
     )
 
 
-def _of(record: Done) -> str:
+def _of(record: Record) -> str:
     return record.task
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import toys
+from toys import write_record
 
 from ilkd_bench import run
 from ilkd_bench.jobs import plan
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import write_record
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput
 

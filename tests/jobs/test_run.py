@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import toys
 from filelock import FileLock, Timeout
+from toys import write_record
 
 from ilkd_bench import run
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import execute, summary
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import write_record
 from ilkd_bench.settings import identity
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput, Incompatible

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import toys
+from toys import read_record, write_record
 
 from ilkd_bench import run
 from ilkd_bench.jobs import plan, sweep
 from ilkd_bench.jobs.sweep import Sweep
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import read_record, write_record
 from ilkd_bench.settings import groups
 from ilkd_bench.training import train
 

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from toys import read_record, write_record
 
 from ilkd_bench import runs
 from ilkd_bench.plumbing import files
 from ilkd_bench.records import listing
-from ilkd_bench.records.record import read_record, run_folder, run_folders, write_record
+from ilkd_bench.records.folders import run_folder, run_folders
 from ilkd_bench.settings import identity
 
 

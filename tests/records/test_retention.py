@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import toys
+from toys import write_record
 
 from ilkd_bench.plumbing import files
-from ilkd_bench.records import record, retention
+from ilkd_bench.records import retention
+from ilkd_bench.records.folders import run_folder
 from ilkd_bench.settings import identity
 from ilkd_bench.settings.run import Run
 
@@ -29,11 +31,11 @@ def finished(root: Path, score: float, rule: str = "best", **changes: Any) -> Pa
     """Do what a run does at its end: the student, the record, and then the tidying."""
     science = SCIENCE | changes
     status = science.pop("status", "done")
-    folder = record.run_folder(root, science, files.digest(science)[:10])
+    folder = run_folder(root, science, files.digest(science)[:10])
     (folder / "student").mkdir(parents=True, exist_ok=True)
     (folder / "student/config.json").write_text("{}")
     (folder / "student/model.safetensors").write_bytes(b"weights")
-    record.write_record(
+    write_record(
         folder,
         {
             "schema": identity.SCHEMA,

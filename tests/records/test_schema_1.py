@@ -19,7 +19,8 @@ from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import Job
 from ilkd_bench.jobs.sweep import Sweep
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import read_record, run_folders
+from ilkd_bench.records.folders import run_folders
+from ilkd_bench.records.record import read_record
 from ilkd_bench.settings.identity import assistant_key, former, run_id, teacher_key
 from ilkd_bench.training import make_teacher
 

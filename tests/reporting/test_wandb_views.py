@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import toys
+from toys import write_record
 
 from ilkd_bench import dashboard
 from ilkd_bench.records import cells
-from ilkd_bench.records.record import write_record
 from ilkd_bench.reporting import wandb_views
 from ilkd_bench.settings import identity
 from ilkd_bench.training import wandb_logger

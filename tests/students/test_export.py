@@ -14,6 +14,7 @@ import torch
 import toys
 import yaml
 from huggingface_hub import ModelCard
+from toys import read_record, write_record
 from transformers import pipeline
 
 from ilkd_bench.data import tasks
@@ -23,7 +24,6 @@ from ilkd_bench.jobs import plan
 from ilkd_bench.records import card
 from ilkd_bench.records.find import find
 from ilkd_bench.records.public import is_path, public
-from ilkd_bench.records.record import read_record, write_record
 from ilkd_bench.settings import identity
 from ilkd_bench.students import onnx
 from ilkd_bench.training import train

@@ -14,13 +14,14 @@ import pytest
 import torch
 import toys
 from closeness import close, decided
+from toys import read_record, write_record
 
 from ilkd_bench import submit
 from ilkd_bench.comparison.scores import read
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.plumbing import files
 from ilkd_bench.records import retention
-from ilkd_bench.records.record import read_record, run_folder, write_record
+from ilkd_bench.records.folders import run_folder
 from ilkd_bench.settings import identity
 from ilkd_bench.students import glue as sheets
 from ilkd_bench.students import select

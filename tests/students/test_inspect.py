@@ -14,12 +14,12 @@ import pytest
 import torch
 import toys
 from closeness import close
+from toys import write_record
 
 from ilkd_bench import analyse
-from ilkd_bench.comparison import scores
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import attempt
-from ilkd_bench.records.record import write_record
+from ilkd_bench.records.record import load_records
 from ilkd_bench.students import inspect, similarity
 from ilkd_bench.types import Outputs
 
@@ -222,8 +222,8 @@ def test_the_numbers_are_those_of_the_stored_student_and_the_fine_tuned_teacher(
 
     from ilkd_bench.data import tasks
 
-    record = next(r for r in scores.read(results).records if r["config"]["method"]["name"] == "pkd")
-    folder = results / record["folder"]
+    record = next(r for r in load_records(results).records if r.method == "pkd")
+    folder = results / record.folder
     job = inspect.job_of(record, None, None)
     tables = inspect.analyse(job, folder, rows=6, seed=5)
     task = job.run.task

@@ -11,9 +11,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from safetensors import safe_open
+from toys import read_record, write_record
 
 from ilkd_bench.jobs import plan
-from ilkd_bench.records.record import read_record, write_record
 from ilkd_bench.training import train
 
 pytestmark = pytest.mark.runs
