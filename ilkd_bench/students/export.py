@@ -14,7 +14,7 @@ from typing import Any
 
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.plumbing import files
-from ilkd_bench.records.card import card
+from ilkd_bench.records.card import card, language_of
 from ilkd_bench.records.find import find
 from ilkd_bench.records.public import public
 from ilkd_bench.records.record import finished
@@ -115,6 +115,7 @@ def _fill(
         except Differs as error:
             raise BadInput(str(error)) from error
     facts = public(record)
+    language = language or language_of(task)
     text = card(facts, licence=licence, language=language, inputs=inputs)
     files.write_text(aside / "README.md", text)
     files.write_json(aside / "record.json", facts)
