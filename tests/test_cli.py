@@ -197,7 +197,7 @@ def test_a_student_has_a_card_with_the_facts_of_its_record(
     card = (run / "student/README.md").read_text()
     assert card.startswith("---\n") and "language: en\n" in card
     assert "# tiny6 taught by tiny12 on demo\\_sentiment with rail\\_l" in card
-    assert "**A limited run (limit\\_train 64, limit\\_eval 64)" in card
+    assert "**A limited run (limit_train 64, limit_eval 64)" in card
     assert f"(run {record['id']})" in card
     for split, scores in record["scores"].items():
         assert f"| {split} " in card.replace("\\_", "_") and f"| {scores['accuracy']:.4f} |" in card
