@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
 import sys
@@ -31,6 +33,21 @@ def hydra_main(config: DictConfig) -> None:
         execute(plan.job(resolved, words=list(HydraConfig.get().overrides.task)))
 
 
+def answer() -> int:
+    """Print what Hydra tells of itself and of the settings.
+
+    Kept back until it is whole: Hydra takes a reader that has enough for an error.
+    """
+    text, code = io.StringIO(), 0
+    with contextlib.redirect_stdout(text):
+        try:
+            hydra_main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    print(text.getvalue(), end="")
+    return code
+
+
 @command.verb
 def main(argv: Sequence[str]) -> int:
     """Plan, run, and say how it went.
@@ -49,8 +66,7 @@ def main(argv: Sequence[str]) -> int:
     sys.argv[1:] = argv
     if plan.asks_for_information(argv):
         plan.use_plugins(argv)
-        hydra_main()
-        return 0
+        return answer()
     elsewhere = plan.uses_other_launcher(argv)
     if elsewhere and plan.repeats(argv):
         raise BadInput(

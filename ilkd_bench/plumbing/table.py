@@ -68,11 +68,11 @@ def _fit(
         if _total(least) > width:
             left_out.append(name)
             del widths[name]
-    while _total(widths) > width:
-        widest = max(widths.keys() & set(folded), key=lambda name: (widths[name], name))
-        if widths[widest] <= NARROWEST:
-            break
+    wide = [name for name in folded if name in widths and widths[name] > NARROWEST]
+    while wide and _total(widths) > width:
+        widest = max(wide, key=widths.__getitem__)
         widths[widest] -= 1
+        wide = [name for name in wide if widths[name] > NARROWEST]
     return left_out
 
 

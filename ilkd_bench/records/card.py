@@ -50,13 +50,10 @@ def card(
     Args:
         record: of the run, without private things (`public`).
         licence: the hub's id of the licence of the weights.
-        language: code of the text's language; None: English where the task's text is known.
+        language: code of the text's language; None: it is not known.
         inputs: names of the inputs of `model.onnx`; None: there is no such file.
     """
     config = record["config"]
-    task = Task(**config["task"])
-    if language is None and (task.hub is not None or is_demo(task)):
-        language = "en"
     names = {key: config[key]["name"] for key in ("student", "teacher", "task", "method")}
     title = "{student} taught by {teacher} on {task} with {method}".format(**names)
     parts = [
@@ -84,8 +81,14 @@ def write_card(folder: Path, science: dict[str, Any], measured: dict[str, Any]) 
     """
     begun = read_record(folder)
     known: dict[str, Any] = {"id": run_id(science)} if begun is None else begun.content()
-    text = card(public(known | {"config": science} | measured))
+    record = public(known | {"config": science} | measured)
+    text = card(record, language=language_of(Task(**science["task"])))
     files.write_text(folder / "student" / "README.md", text)
+
+
+def language_of(task: Task) -> str | None:
+    """Return the code of the language of a task's text; None: it is not known."""
+    return "en" if task.hub is not None or is_demo(task) else None
 
 
 # --------------------------------------------------------------------------------- the front matter

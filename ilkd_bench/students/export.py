@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.plumbing import files
-from ilkd_bench.records.card import card
+from ilkd_bench.records.card import card, language_of
 from ilkd_bench.records.find import find
 from ilkd_bench.records.public import public
 from ilkd_bench.records.record import Record, finished
@@ -114,6 +114,7 @@ def _fill(
         except Differs as error:
             raise BadInput(str(error)) from error
     facts = public(record.content())
+    language = language or language_of(task)
     text = card(facts, licence=licence, language=language, inputs=inputs)
     files.write_text(aside / "README.md", text)
     files.write_json(aside / "record.json", facts)

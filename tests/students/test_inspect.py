@@ -299,7 +299,7 @@ def test_unknown_ids_and_empty_folders_are_refused(
     assert analyse.main(["--results-dir", str(tmp_path / "no")]) == 2
     assert "python -m ilkd_bench.run" in capsys.readouterr().err
     assert analyse.main(["--results-dir", str(results), "zzz"]) == 2
-    assert "no run has an id that begins with zzz" in capsys.readouterr().err
+    assert "has an id that begins with 'zzz'" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stop:
         analyse.main(["--rows", "1"])
     assert stop.value.code == 2
