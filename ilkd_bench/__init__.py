@@ -50,7 +50,12 @@ def plan(words: Sequence[str]) -> list[Job]:
 
     if isinstance(words, str):
         raise BadInput(f"plan({words!r}): give a list of words, as in {words.split()!r}")
-    jobs = plan.plan(words)
+    flags = [word for word in words if word in ("-m", "--multirun")]
+    others = [word for word in words if word not in flags]
+    for word in others:
+        if word.startswith("-"):
+            raise BadInput(f"{word}: allowed are -m and key=value")
+    jobs = plan.plan([*flags, *others])
     wandb_group.prepare([job.config for job in jobs], words)
     return jobs
 

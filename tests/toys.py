@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,13 +23,15 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models import build
 from ilkd_bench.models.model import Model
 from ilkd_bench.records.record import read_record, run_folders
-from ilkd_bench.settings import groups
+from ilkd_bench.settings import groups, plugins
 from ilkd_bench.training.loop import Settings
 from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
 
 CONF = groups.ROOT / "conf"
-METHODS = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
+plugins.use(os.environ.get(groups.PLUGINS) or None)
+METHODS = groups.names("method")
+"""The built-in ones, and those of the plugins that the environment names."""
 
 CLOSE = 1e-5
 HALF = 2.0**-11
@@ -76,7 +80,7 @@ def records(results_dir: Path) -> Iterator[dict[str, Any]]:
 
 def method_settings(name: str) -> dict[str, Any]:
     """The content of a method's YAML."""
-    return OmegaConf.to_container(OmegaConf.load(CONF / "method" / f"{name}.yaml"), resolve=True)
+    return copy.deepcopy(groups.defaults("method", name))
 
 
 def method(name: str, student: Spec, teacher: Spec, **changes: Any) -> Method:
