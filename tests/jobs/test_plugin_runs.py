@@ -7,14 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import printed
 import pytest
 import toys
 
+from ilkd_bench import run
+from ilkd_bench.plumbing import processes
 from ilkd_bench.settings.groups import PLUGINS, ROOT
-
-pytestmark = pytest.mark.slow
 
 
 def command(cwd: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -29,20 +30,24 @@ def command(cwd: Path, *words: str, **environment: str) -> subprocess.CompletedP
     )
 
 
+def gap(cwd: Path) -> dict[str, Any]:
+    """The record of the only run of the printed method."""
+    (path,) = cwd.glob("results/runs/*/*/gap/*/record.json")
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
+
+
 def sweep(cwd: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return command(cwd, "-m", "ilkd_bench.run", *toys.SMALL, *words, **environment)
 
 
-@pytest.mark.parametrize("launcher", ["basic", "joblib"])
-def test_a_method_of_the_folder_runs_repeats_and_is_tabled(tmp_path: Path, launcher: str) -> None:
+@pytest.mark.slow
+def test_a_method_of_the_folder_runs_repeats_and_is_tabled(tmp_path: Path) -> None:
     printed.plugins(tmp_path / "mine")
-    words = ("-m", "plugins=mine", "method=gap,far_pkd", f"hydra/launcher={launcher}")
-    done = sweep(tmp_path, *words)
+    done = sweep(tmp_path, "-m", "plugins=mine", "method=gap,far_pkd")
     assert done.returncode == 0, done.stderr
-    (path,) = tmp_path.glob("results/runs/*/*/gap/*/record.json")
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = gap(tmp_path)
     assert record["status"] == "done" and "plugins=mine" in record["argv"]
-
     again = command(tmp_path, "-m", "ilkd_bench.run", *record["argv"])
     assert again.returncode == 0 and "done before" in again.stderr
     listed = command(tmp_path, "-m", "ilkd_bench.runs", "--missing", *record["argv"])
@@ -51,6 +56,23 @@ def test_a_method_of_the_folder_runs_repeats_and_is_tabled(tmp_path: Path, launc
     assert "| gap " in tables.stdout and "weights" not in tables.stdout
     analysed = command(tmp_path, "-m", "ilkd_bench.analyse", record["id"])
     assert analysed.stdout == "1 runs: 1 analysed\n", analysed.stderr
+
+
+@pytest.mark.slow
+def test_a_launcher_of_hydra_finds_the_folder(tmp_path: Path) -> None:
+    printed.plugins(tmp_path / "mine")
+    done = sweep(tmp_path, "-m", "plugins=mine", "method=gap", "hydra/launcher=joblib")
+    assert done.returncode == 0, done.stderr
+    assert gap(tmp_path)["status"] == "done"
+
+
+@pytest.mark.slow
+def test_the_contract_is_tested_as_the_page_says(tmp_path: Path) -> None:
+    folder = printed.plugins(tmp_path / "mine")
+    words = ("-m", "pytest", "-n", "0", "tests/methods/test_contract.py", "-k", "gap")
+    done = command(ROOT, *words, **{PLUGINS: str(folder)})
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -63,18 +85,19 @@ def test_a_method_of_the_folder_runs_repeats_and_is_tabled(tmp_path: Path, launc
     ],
 )
 def test_python_that_cannot_be_imported_is_told_before_anything_runs(
-    tmp_path: Path, text: str, reason: str
+    text: str,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (printed.plugins(tmp_path / "mine") / "gap.py").write_text(text, encoding="utf-8")
-    done = sweep(tmp_path, "-m", "plugins=mine", "method=vanilla,gap")
-    assert done.returncode == 2
-    assert reason in done.stderr and "Traceback" not in done.stderr
-    assert not list(tmp_path.glob("results/runs/*"))
-
-
-def test_the_contract_is_tested_as_the_page_says(tmp_path: Path) -> None:
+    monkeypatch.setattr(processes, "PRELOAD", [])
+    monkeypatch.setattr(sys, "argv", ["ilkd_bench.run"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv(PLUGINS, "")
     folder = printed.plugins(tmp_path / "mine")
-    words = ("-m", "pytest", "-n", "0", "tests/methods/test_contract.py", "-k", "gap")
-    done = command(ROOT, *words, **{PLUGINS: str(folder)})
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout
+    (folder / "gap.py").write_text(text, encoding="utf-8")
+    words = toys.small(tmp_path, "-m", f"plugins={folder}", "method=vanilla,gap")
+    assert run.main(words) == 2
+    assert f"plugins={folder}: " in (told := capsys.readouterr().err) and reason in told
+    assert not (tmp_path / "results" / "runs").exists()
