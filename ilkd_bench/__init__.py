@@ -53,7 +53,12 @@ def plan(words: Sequence[str]) -> list[Job]:
 
     if isinstance(words, str):
         raise BadInput(f"plan({words!r}): give a list of words, as in {words.split()!r}")
-    return wandb_group.prepare(plan.plan(words), words)
+    flags = [word for word in words if word in ("-m", "--multirun")]
+    others = [word for word in words if word not in flags]
+    for word in others:
+        if word.startswith("-"):
+            raise BadInput(f"{word}: allowed are -m and key=value")
+    return wandb_group.prepare(plan.plan([*flags, *others]), words)
 
 
 def execute(job: Job) -> Record:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from ilkd_bench.models import build
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import write_json
 from ilkd_bench.records.folders import Damaged, examine, run_folders
-from ilkd_bench.settings import groups
+from ilkd_bench.settings import groups, plugins
 from ilkd_bench.settings import run as settings_run
 from ilkd_bench.settings.run import Run
 from ilkd_bench.training.loop import Settings
@@ -32,7 +32,9 @@ from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
 
 CONF = groups.ROOT / "conf"
-METHODS = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
+plugins.use(os.environ.get(groups.PLUGINS) or None)
+METHODS = groups.names("method")
+"""The built-in ones, and those of the plugins that the environment names."""
 
 CLOSE = 1e-5
 HALF = 2.0**-11
@@ -97,14 +99,9 @@ def records(results_dir: Path) -> Iterator[dict[str, Any]]:
 # ------------------------------------------------------------------------------------- methods
 
 
-@cache
-def _method_settings(name: str) -> Any:
-    return OmegaConf.to_container(OmegaConf.load(CONF / "method" / f"{name}.yaml"), resolve=True)
-
-
 def method_settings(name: str) -> dict[str, Any]:
-    """The content of a method's YAML, read once."""
-    return deepcopy(_method_settings(name))
+    """The content of a method's YAML."""
+    return copy.deepcopy(groups.defaults("method", name))
 
 
 def method(name: str, student: Spec, teacher: Spec, **changes: Any) -> Method:

@@ -41,10 +41,16 @@ def use(folder: str | None) -> None:
     if wanted is None:
         os.environ.pop(groups.PLUGINS, None)
         return
-    if wanted not in sys.path:
+    known = wanted in sys.path
+    if not known:
         sys.path.append(wanted)  # the last: what is installed keeps its names
     importlib.invalidate_caches()
-    _check(Path(wanted))
+    try:
+        _check(Path(wanted))
+    except BadInput:
+        if not known:
+            sys.path.remove(wanted)
+        raise
     os.environ[groups.PLUGINS] = wanted
 
 
