@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ilkd_bench.jobs.job import Job
-    from ilkd_bench.records.record import Record
+    from ilkd_bench.records.record import Measured, Record
     from ilkd_bench.settings.run import Run
 
     __version__: str
@@ -74,7 +74,7 @@ def execute(job: Job) -> Record:
     return job.record if record is None else record  # None: only for those who do not wait
 
 
-def train(run: Run, folder: Path | str) -> dict[str, Any]:
+def train(run: Run, folder: Path | str) -> Measured:
     """Do a run in this process and return the measured part of its record.
 
     Args:

@@ -143,9 +143,9 @@ def _attempt(job: Job) -> None:
     if job.run.force:
         set_aside(job.folder)
         shutil.rmtree(job.folder / "checkpoint", ignore_errors=True)
-    for left in job.folder.rglob(".*"):  # by an attempt that was killed
-        if left.is_file():
-            left.unlink()
+    for path in job.folder.rglob(".*"):  # by an attempt that was killed
+        if path.is_file():
+            path.unlink()
     write_record(job.folder, job.record)
     with logged(job.folder / "run.log"):
         with crash_report(job.folder / "error.txt"):
@@ -162,7 +162,7 @@ def _outcome(job: Job) -> Record:
         from ilkd_bench.training import train  # only here: torch takes seconds to import
 
         measured = train.train(job.run, job.folder)
-        return job.record_with(**measured, status="done", reason=None)
+        return job.record_with(**measured.model_dump(), status="done", reason=None)
     except Incompatible as reason:
         return job.record_with(status="skipped", reason=str(reason))
     except (Exception, SystemExit) as error:

@@ -122,8 +122,8 @@ def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
                 here=not uses_other_launcher(argv),
             )
         except (HydraException, OmegaConfBaseException) as error:
-            told = str(error).partition("\nConfig search path")[0].partition("\nSee https")[0]
-            raise BadInput(told) from error
+            reason = str(error).partition("\nConfig search path")[0].partition("\nSee https")[0]
+            raise BadInput(reason) from error
 
 
 def use_plugins(argv: Sequence[str]) -> None:

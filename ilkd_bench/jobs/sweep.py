@@ -35,12 +35,12 @@ class Sweep:
 
     def carry_out(self) -> None:
         """Do every run that is not done; those that another process is at come last."""
-        left = self.jobs
-        while left:
-            held = [job for job in left if not self._pass(job, wait=False)]
-            if len(held) == len(left):  # nothing is left but what others are at
+        rest = self.jobs
+        while rest:
+            held = [job for job in rest if not self._pass(job, wait=False)]
+            if len(held) == len(rest):  # nothing is left but what others are at
                 self._pass(held.pop(0), wait=True)
-            left = held
+            rest = held
 
     def _pass(self, job: Job, *, wait: bool) -> bool:
         """Bring a run to its end; False if another process is at it and we do not wait."""
@@ -66,14 +66,14 @@ class Sweep:
         """Return how far the sweep is; empty for a single run."""
         if len(self.jobs) == 1:
             return ""
-        left = len(self.jobs) - len(self.states)
-        told = [
+        remaining = len(self.jobs) - len(self.states)
+        counts = [
             f"{count} {state}" for state, count in sorted(Counter(self.states.values()).items())
         ]
-        told.append(f"{left} left")
+        counts.append(f"{remaining} left")
         if self._seconds:
-            told.append(f"about {duration(left * sum(self._seconds) / len(self._seconds))}")
-        return ", ".join(told)
+            counts.append(f"about {duration(remaining * sum(self._seconds) / len(self._seconds))}")
+        return ", ".join(counts)
 
 
 def duration(seconds: float) -> str:
@@ -86,20 +86,20 @@ def duration(seconds: float) -> str:
 
 def announce(jobs: Sequence[Job]) -> None:
     """Tell how many runs are left and how much room they need."""
-    left = [job for job in jobs if not job.is_done(read_record(job.folder))]
-    if len(jobs) == 1 or not left:
+    to_do = [job for job in jobs if not job.is_done(read_record(job.folder))]
+    if len(jobs) == 1 or not to_do:
         return
-    cells = len({cell(job.run.identity) for job in left})
-    need = retention.room([job.run for job in left], cells)
+    cells = len({cell(job.run.identity) for job in to_do})
+    need = retention.room([job.run for job in to_do], cells)
     results_dir = Path(jobs[0].run.results_dir)
     free = shutil.disk_usage(results_dir).free
-    told = (
+    room = (
         "" if need is None else f"students and checkpoints take about {decimal(int(need * 1e6))}, "
     )
     with terminal_lines():
         log.info(
             "%d runs, %d of them to do; %s%s are free in %s",
-            *(len(jobs), len(left), told, decimal(free), results_dir),
+            *(len(jobs), len(to_do), room, decimal(free), results_dir),
         )
         if need is not None and need * 1e6 > free:
             log.warning("that is too little room: give results_dir=DIR or keep_student=none")

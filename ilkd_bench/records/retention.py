@@ -26,12 +26,12 @@ def tidy(folder: Path, rule: str) -> None:
     if rule == "none":
         shutil.rmtree(folder / "student", ignore_errors=True)
         return
-    mine = cell(record.config)
-    found = {path.parent: read_record(path.parent) for path in folder.parent.glob("*/student")}
+    its_cell = cell(record.config)
+    siblings = {path.parent: read_record(path.parent) for path in folder.parent.glob("*/student")}
     rivals = {
         run: other
-        for run, other in found.items()
-        if isinstance(other, Done) and cell(other.config) == mine
+        for run, other in siblings.items()
+        if isinstance(other, Done) and cell(other.config) == its_cell
     }
     best = max(rivals, key=lambda run: (rivals[run].dev_score, run.name), default=folder)
     for run in rivals:

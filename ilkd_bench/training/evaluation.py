@@ -73,11 +73,11 @@ def measure_teacher(
     logits = predict(lambda batch: teacher.outputs(batch, needs), dev, batch_size, device)
     scores = scorer(task)(logits, dev.labels)
     guard = task.metric if task.labels is None else "accuracy"
-    found = metrics.compute([guard], logits, dev.labels)[guard]
+    score = metrics.compute([guard], logits, dev.labels)[guard]
     constant = metrics.constant_score(guard, dev.labels)
-    if not found > constant and not allow_weak:
+    if not score > constant and not allow_weak:
         raise BadInput(
-            f"{whose} scores {found:.4f} ({guard}) on dev, no better than always "
+            f"{whose} scores {score:.4f} ({guard}) on dev, no better than always "
             f"giving one answer ({constant:.4f}). Give a better teacher.checkpoint=, more "
             "teacher.recipe.epochs=, or teacher.allow_weak=true"
         )

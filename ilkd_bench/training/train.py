@@ -19,6 +19,7 @@ from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import write_text
 from ilkd_bench.plumbing.hardware import device_here, environment, precision_here
 from ilkd_bench.records.card import write_card
+from ilkd_bench.records.record import Measured
 from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.live import LOGITS, LiveTeacher, Teacher
 from ilkd_bench.training.evaluation import evaluate, measure_teacher, save_student, scorer
@@ -39,7 +40,7 @@ from ilkd_bench.training.wandb_logger import tracker
 from ilkd_bench.types import Phase
 
 
-def train(run: Run, folder: Path) -> dict[str, Any]:
+def train(run: Run, folder: Path) -> Measured:
     """Bring the teacher to the student, distil, evaluate, and leave files in `folder`.
 
     Args:
@@ -58,7 +59,7 @@ def train(run: Run, folder: Path) -> dict[str, Any]:
         scores = _evaluate(run, parts, folder)
         measured = leave(run, parts, fitted, scores, folder)
         if logger:
-            logger.finish(measured, fitted.history)
+            logger.finish(measured.model_dump(), fitted.history)
     return measured
 
 
@@ -185,12 +186,12 @@ def _evaluate(run: Run, parts: Parts, folder: Path) -> dict[str, dict[str, float
 
 def leave(
     run: Run, parts: Parts, fitted: Fitted, scores: dict[str, dict[str, float]], folder: Path
-) -> dict[str, Any]:
+) -> Measured:
     """Write the history and the student, and return the measured part of the record."""
     write_text(folder / "history.csv", pd.DataFrame(fitted.history).to_csv(index=False))
     save_student(folder, parts.student, parts.method)
     sizes = {name: len(split) for name, split in parts.splits.items()}
-    measured = {
+    facts: dict[str, Any] = {
         "limited": run.limited,
         "scores": scores,
         "monitor": f"dev/{run.task.metric}",
@@ -201,7 +202,8 @@ def leave(
         "seconds": parts.seconds.spent | {"train": fitted.seconds},
         "examples_per_second": fitted.examples / fitted.seconds,
     } | environment(run.precision, run.trainer.accelerator)
-    write_card(folder, run.identity, measured)
+    measured = Measured.model_validate(facts)
+    write_card(folder, run.identity, measured.model_dump())
     return measured
 
 

@@ -93,12 +93,12 @@ def numbers(row: Mapping[str, Any]) -> dict[str, Any]:
 
     `layers: 2 5` becomes `layers/1: 2` and `layers/2: 5` too.
     """
-    found = dict(row)
+    plottable = dict(row)
     for key, value in row.items():
         parts = value.split() if isinstance(value, str) else []
         if all(part.isdigit() for part in parts):
-            found |= {f"{key}/{place}": int(part) for place, part in enumerate(parts, 1)}
-    return found
+            plottable |= {f"{key}/{place}": int(part) for place, part in enumerate(parts, 1)}
+    return plottable
 
 
 class Mirror(Logger):
@@ -200,8 +200,8 @@ class Mirror(Logger):
             self._unsent.clear()
 
     def _listen(self) -> None:
-        told = self._answers.read() or b""
-        for line in told.decode(errors="replace").splitlines():
+        answers = self._answers.read() or b""
+        for line in answers.decode(errors="replace").splitlines():
             self._warn(line)
 
     def _warn(self, text: str) -> None:
@@ -218,14 +218,14 @@ class Mirror(Logger):
             return
         deadline = time.monotonic() + self._choice.wait
 
-        def left() -> float:
+        def remaining() -> float:
             return max(0.0, deadline - time.monotonic())
 
-        while self._unsent and select.select([], [self._input], [], left())[1]:
+        while self._unsent and select.select([], [self._input], [], remaining())[1]:
             self._flush()
         self._input.close()
         try:
-            ended: int | None = process.wait(left())
+            ended: int | None = process.wait(remaining())
         except subprocess.TimeoutExpired:
             ended = None
         self._listen()
