@@ -113,9 +113,9 @@ class CoDIR(Vanilla):
         classes = torch.arange(rows) if self.regression else labels[order].long()
         _, classes, sizes = torch.unique(classes, return_inverse=True, return_counts=True)
         if len(sizes) < 2:
-            rows_seen = "a single row" if self.regression else f"{rows} rows of a single class"
+            seen = "a single row" if self.regression else f"{rows} rows of a single class"
             raise BadInput(
-                f"there is nothing to tell a training row from: {rows_seen}. Take others, or more of "
+                f"there is nothing to tell a training row from: {seen}. Take others, or more of "
                 "them (limit_train=)"
             )
         self.ranked = torch.argsort(classes, stable=True)
