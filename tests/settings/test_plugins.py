@@ -24,7 +24,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv(groups.PLUGINS, raising=False)
+    monkeypatch.setenv(groups.PLUGINS, "")  # so that it is put back, whoever else sets it
+    plugins.use(None)
     path = list(sys.path)
     yield
     plugins.use(None)
