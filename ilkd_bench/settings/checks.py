@@ -62,6 +62,31 @@ Clip = Annotated[
 ]
 Flag = Annotated[bool, allowed(lambda v: isinstance(v, bool), "true or false")]
 Folder = Annotated[str, allowed(lambda v: isinstance(v, str) and v != "", "a folder")]
+FolderOrNone = Annotated[
+    str | None,
+    allowed(lambda v: v is None or (isinstance(v, str) and v != ""), "a folder, or null"),
+]
+Checkpoint = Annotated[
+    str | None,
+    allowed(
+        lambda v: v is None or (isinstance(v, str) and v != ""), "a folder or a hub id, or null"
+    ),
+]
+Text = Annotated[str, allowed(lambda v: isinstance(v, str) and v != "", "a word")]
+TextOrNone = Annotated[
+    str | None, allowed(lambda v: v is None or isinstance(v, str), "a word, or null")
+]
+Size = Annotated[
+    float | None,
+    allowed(lambda v: v is None or (is_number(v) and v > 0), "a number above 0, or null"),
+]
+Layers = Annotated[
+    list[int] | None,
+    allowed(
+        lambda v: v is None or (isinstance(v, list) and all(isinstance(n, int) for n in v)),
+        "a list of layers counted from 1, or null",
+    ),
+]
 Name = Annotated[
     str,
     allowed(
@@ -76,7 +101,10 @@ KeepStudent = Annotated[str, one_of(*RULES)]
 def refusal(error: ValidationError) -> BadInput:
     """Return what is wrong with a setting: its key, what was found, what is allowed."""
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
+    path = [str(part) for part in first["loc"]]
+    if path[0] == "logger":
+        path = path[:1] + path[2:]  # pydantic says which of the loggers it is
+    key = ".".join(path)
     if first["type"] == "missing":
         return BadInput(f"{key} is missing: the YAML of the group must have it")
     if first["type"] == "extra_forbidden":

@@ -11,12 +11,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, 
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.settings import identity
 from ilkd_bench.settings.checks import (
+    Checkpoint,
     Clip,
     Count,
     Flag,
     Folder,
+    FolderOrNone,
     FromZero,
     KeepStudent,
+    Layers,
     Length,
     Limit,
     Name,
@@ -24,7 +27,9 @@ from ilkd_bench.settings.checks import (
     Precision,
     Ratio,
     Seed,
-    allowed,
+    Size,
+    Text,
+    TextOrNone,
     one_of,
     refusal,
 )
@@ -70,7 +75,7 @@ class Recipe(Frozen):
 class Teacher(Constructed):
     """A group of conf/teacher."""
 
-    checkpoint: str | None  # of a model that is fine-tuned already
+    checkpoint: Checkpoint  # of a model that is fine-tuned already
     allow_weak: Flag
     recipe: Recipe
 
@@ -80,13 +85,13 @@ class Recommended(Frozen):
 
     lr: Positive
     epochs: Count
-    megabytes: float | None  # on disk; None: not known
+    megabytes: Size  # on disk; None: not known
 
 
 class Student(Constructed):
     """A group of conf/student."""
 
-    teacher_layers: list[int] | None  # to start from, counted from 1
+    teacher_layers: Layers  # to start from, counted from 1
     recommended: Recommended
 
 
@@ -116,9 +121,9 @@ class WandB(Frozen):
 
     name: Literal["wandb"]
     mode: Annotated[str, one_of("auto", "online", "offline", "disabled")]
-    project: str
-    entity: str | None
-    group: str | None
+    project: Text
+    entity: TextOrNone
+    group: TextOrNone
     artifact: Flag
     timeout: Positive  # seconds, as the two below
     wait: Positive
@@ -154,7 +159,7 @@ class Science(Frozen):
 class Run(Science):
     """All settings of a run; those declared here change no more than the last digits of a float."""
 
-    data_dir: str | None
+    data_dir: FolderOrNone
     cache_dir: Folder
     results_dir: Folder
     bank: Annotated[str, one_of("auto", "on", "off")]
@@ -164,7 +169,7 @@ class Run(Science):
     force: Flag
     fail_fast: Flag
     protocol: Annotated[str, one_of("full", "select_then_repeat")]
-    plugins: Annotated[str | None, allowed(lambda v: v is None or v != "", "a folder, or null")]
+    plugins: FolderOrNone
     trainer: Trainer
     logger: NoLogger | WandB = Field(discriminator="name")
     data: dict[str, str] = Field(exclude=True)  # fingerprint of each split

@@ -35,7 +35,8 @@ class LiveTeacher:
     reach it.
 
     Args:
-        model: the teacher at its best epoch.
+        model: the teacher at its best epoch; or before its training, after which `settle` is
+            called.
         label_order: for each label of the task, the teacher's output of that name; None: the same.
         snapshots: its weights after each epoch of its training, oldest first; empty: none.
         name: what the listing of banks calls it.
