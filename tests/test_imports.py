@@ -29,12 +29,11 @@ DRAWING = ("figures", "reporting.figures.")
 """What may load matplotlib."""
 
 TORCH_FREE = ("settings.", "records.", "comparison.", "reporting.", "jobs.", "plumbing.")
-SLOW = {"analyse", "plumbing.hardware"}  # may only shrink
 LIGHT = [
-    *(module for module in MODULES if module.startswith(TORCH_FREE) and module not in SLOW),
-    *(verb for verb in VERBS if verb not in SLOW),
+    *(module for module in MODULES if module.startswith(TORCH_FREE)),
+    *VERBS,
     *("data.tasks", "data.grammar", "teachers.bank", "types", "training.wandb_process"),
-    *("students.card", "students.export", "students.glue", "students.load", "students.select"),
+    *("students.export", "students.glue", "students.load", "students.select"),
 ]
 """What must answer fast, or read results where no torch is."""
 
