@@ -47,9 +47,9 @@ def table(
     cells = {name: [name, *(plain(show(row)) for row in rows)] for name, show in columns.items()}
     widths = {name: max(map(len, column)) for name, column in cells.items()}
     left_out = [] if width is None else _fit(widths, width, folded, dropped)
-    shown = [_fold(cells[name], widths[name]) for name in widths]
+    folded_cells = [_fold(cells[name], widths[name]) for name in widths]
     text = tabulate(
-        list(zip(*shown, strict=True)),
+        list(zip(*folded_cells, strict=True)),
         tablefmt="plain",
         disable_numparse=True,
         colalign=["right" if name in numbers else "left" for name in widths],

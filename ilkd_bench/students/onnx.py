@@ -150,11 +150,11 @@ def compare(model: Model, path: Path) -> None:
     names = [item.name for item in session.get_inputs()]
     for rows, length in SIZES:
         length = min(length, most)
-        given = draw(model, names, rows=rows, length=length)
+        inputs = draw(model, names, rows=rows, length=length)
         with torch.inference_mode():
-            expected = model.hf(**given).logits.numpy()
-        (found,) = session.run(["logits"], {name: x.numpy() for name, x in given.items()})
-        worst = float(np.abs(found - expected).max())
+            expected = model.hf(**inputs).logits.numpy()
+        (logits,) = session.run(["logits"], {name: x.numpy() for name, x in inputs.items()})
+        worst = float(np.abs(logits - expected).max())
         if not worst <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
             raise Differs(
                 f"model.onnx gives other logits than the student for {rows} rows of {length} "
