@@ -29,6 +29,7 @@ from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
 
 CONF = groups.ROOT / "conf"
+VECTORS = Path(__file__).parent / "vectors"
 METHODS = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
 
 CLOSE = 1e-5
