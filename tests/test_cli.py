@@ -253,6 +253,7 @@ def test_the_same_command_again_trains_nothing_and_changes_no_file(copy: Path) -
     assert "fine-tuning" not in said["err"]
 
 
+@pytest.mark.runs
 def test_a_run_by_itself_repeats_the_one_of_the_sweep_bit_for_bit(
     swept: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -272,6 +273,7 @@ def test_a_run_by_itself_repeats_the_one_of_the_sweep_bit_for_bit(
     assert [name for name in first[2] if again[2][name] != first[2][name]] == []
 
 
+@pytest.mark.runs
 def test_an_error_in_one_job_leaves_the_others_done_and_earlier_records_untouched(
     copy: Path,
 ) -> None:

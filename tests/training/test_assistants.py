@@ -84,6 +84,7 @@ def key(job: Any) -> str:
     return identity.assistant_key(job.science, "a", 1)
 
 
+@pytest.mark.runs
 def test_what_an_assistant_depends_on(tmp_path: Path) -> None:
     plain = plan(tmp_path)
     for same in ("seed=3", "lr=0.5", "batch_size=2", "epochs=7", "student.width=32"):
@@ -174,6 +175,7 @@ def ran(job: Any) -> dict[str, Any]:
     return train.run(job.config, job.science, job.folder)
 
 
+@pytest.mark.runs
 def test_a_chain_is_distilled_once_and_the_last_one_teaches(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -416,6 +416,7 @@ def offline(once: Any) -> tuple[Path, list[Any]]:
     return found
 
 
+@pytest.mark.runs
 def test_real_wandb_keeps_two_jobs_apart(offline: Any) -> None:
     runs = offline[1][1:]
     ids = [of_kind(run, "run")[0]["run_id"] for run in runs]
