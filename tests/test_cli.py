@@ -235,6 +235,7 @@ def test_the_table_comes_out_the_same_every_time(copy: Path) -> None:
     assert {p.name: p.read_bytes() for p in (copy / "results/tables").iterdir()} == before
 
 
+@pytest.mark.runs
 def test_a_table_of_nothing_says_what_to_run_first(tmp_path: Path) -> None:
     said = command(tmp_path, "tables")
     assert said["code"] != 0 and "Traceback" not in said["err"]
@@ -304,6 +305,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "nothing was written"
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("module", ["run", "tables"])
 def test_help_is_printed(module: str, tmp_path: Path) -> None:
     said = command(tmp_path, module, "--help")

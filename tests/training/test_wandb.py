@@ -316,6 +316,7 @@ def test_where_the_network_is_lost_a_run_goes_on_offline(
     assert SECRET not in caplog.text
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("call", ["import", "init", "log", "summary", "finish"])
 @pytest.mark.parametrize("trouble", ["raises", "hangs", "dies"])
 def test_whatever_happens_to_wandb_the_run_ends_well_and_soon(
