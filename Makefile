@@ -47,10 +47,11 @@ $(RAY)/.installed: pyproject.toml constraints.txt
 test-ray: $(RAY)/.installed  ## the tests of hydra/launcher=ray, in an environment of their own
 	$(RAY)/bin/python -m pytest tests/jobs/test_scaling.py -m ray
 
-lint: $(INSTALLED)  ## format check, lint, types
+lint: $(INSTALLED)  ## format check, lint, types, who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/python tests/make_matrix.py --check
 
 matrix: $(INSTALLED)  ## the table of docs/methods.md of what works with what

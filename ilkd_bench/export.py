@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ilkd_bench.students import card
+from ilkd_bench.plumbing import command
+from ilkd_bench.records.card import NO_LICENCE
 from ilkd_bench.students.export import LANGUAGE, LICENCE, export
-from ilkd_bench.types import BadInput
-
-# ------------------------------------------------------------------------------------- command line
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m ilkd_bench.export",
-        description="Writes the student of a run as a folder for the hub, with a model card.",
+    parser = command.parser(
+        "export", "Writes the student of a run as a folder for the hub, with a model card."
     )
     add = parser.add_argument
     add("run", metavar="RUN_ID", help="id of the run, the beginning of it, or its folder")
     add("dir", metavar="DIR", type=Path, help="where to write; absent or empty")
-    add("--results-dir", type=Path, default=Path("results"), help="where runs/ lies (results)")
     add(
         "--license",
-        default=card.NO_LICENCE,
+        default=NO_LICENCE,
         metavar="ID",
-        help=f"licence of the weights, as the hub calls it, e.g. apache-2.0 ({card.NO_LICENCE})",
+        help=f"licence of the weights, as the hub calls it, e.g. apache-2.0 ({NO_LICENCE})",
     )
     add("--language", metavar="CODE", help="language of the text (en for the tasks of the suite)")
     add("--force", action="store_true", help="replace the files of an earlier export")
@@ -35,6 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@command.verb
 def main(argv: Sequence[str]) -> int:
     """Export a student; return 0, or 2 if nothing was written."""
     parser = _parser()
@@ -43,29 +39,20 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--license {args.license}: allowed is an id of the hub, e.g. apache-2.0, mit")
     if args.language is not None and not LANGUAGE.fullmatch(args.language):
         parser.error(f"--language {args.language}: allowed is a code of two or three letters")
-    try:
-        folder = export(
-            args.run,
-            args.dir,
-            results_dir=args.results_dir,
-            licence=args.license,
-            language=args.language,
-            force=args.force,
-            onnx=args.onnx,
-        )
-    except (BadInput, OSError, ArithmeticError) as error:  # the last: another answer than before
-        print(f"ilkd_bench: {error}", file=sys.stderr)
-        return 2
+    folder = export(
+        args.run,
+        args.dir,
+        results_dir=args.results_dir,
+        licence=args.license,
+        language=args.language,
+        force=args.force,
+        onnx=args.onnx,
+    )
     print(f"exported: {args.dir} (run {folder})")
-    if args.license == card.NO_LICENCE:
-        print("ilkd_bench: the card has no licence yet: choose one with --license", file=sys.stderr)
+    if args.license == NO_LICENCE:
+        command.complain("the card has no licence yet: choose one with --license")
     return 0
 
 
-def cli() -> None:
-    """Entry point of the installed command."""
-    sys.exit(main(sys.argv[1:]))
-
-
 if __name__ == "__main__":
-    cli()
+    command.cli(main)

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from ilkd_bench.comparison import scores
-from ilkd_bench.reporting.figures.catalogue import FIGURES, RUN
+from ilkd_bench.plumbing import command
+from ilkd_bench.records.record import load_records
+from ilkd_bench.reporting.figures.catalogue import FIGURES
 from ilkd_bench.reporting.figures.write import write
-from ilkd_bench.types import BadInput
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = [declared.name for declared in FIGURES]
-    parser = argparse.ArgumentParser(
-        prog="python -m ilkd_bench.figures",
-        description="Draws figures from the records and the analyses of the runs.",
-    )
-    parser.add_argument(
-        "--results-dir", type=Path, default=Path("results"), help="where runs/ lies (results)"
+    names = [entry.name for entry in FIGURES]
+    parser = command.parser(
+        "figures", "Draws figures from the records and the analyses of the runs."
     )
     parser.add_argument(
         "--figure",
@@ -33,38 +27,29 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@command.verb
 def main(argv: Sequence[str]) -> int:
     """Write the figures; return 1 if one that was asked for has no data, 2 without records."""
     args = _parser().parse_args(argv)
     forms = ("svg", "pdf", "png") if args.png else ("svg", "pdf")
+    stored = load_records(args.results_dir)
+    for flaw in stored.flaws:
+        command.complain(flaw)
+    if not stored.records:
+        raise command.no_runs(args.results_dir)
     without = []
-    try:
-        found = scores.read(args.results_dir)
-        records = found.records
-        for flaw in found.flaws:
-            print(f"ilkd_bench: {flaw}", file=sys.stderr)
-        if not records:
-            raise BadInput(f"no records in {args.results_dir / 'runs'}: run something, e.g. {RUN}")
-        for declared in FIGURES:
-            if args.figure and declared.name not in args.figure:
-                continue
-            written = write(declared, args.results_dir, records, forms)
-            without += [] if written else [declared]
-            for path in written:
-                if path.suffix == ".svg":
-                    print(f"figure: {path}")
-    except (BadInput, OSError) as error:
-        print(f"ilkd_bench: {error}", file=sys.stderr)
-        return 2
-    for declared in without:
-        print(f"ilkd_bench: no figure {declared.name}: {declared.missing}", file=sys.stderr)
+    for entry in FIGURES:
+        if args.figure and entry.name not in args.figure:
+            continue
+        pictures = write(entry, args.results_dir, stored.records, forms)
+        without += [] if pictures else [entry]
+        for path in pictures:
+            if path.suffix == ".svg":
+                print(f"figure: {path}")
+    for entry in without:
+        command.complain(f"no figure {entry.name}: {entry.missing}")
     return 1 if args.figure and without else 0
 
 
-def cli() -> None:
-    """Entry point of the installed command."""
-    sys.exit(main(sys.argv[1:]))
-
-
 if __name__ == "__main__":
-    cli()
+    command.cli(main)

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from ilkd_bench.comparison import results
-from ilkd_bench.plumbing import files
+from ilkd_bench.comparison.results import load
+from ilkd_bench.plumbing import command, files
 from ilkd_bench.reporting.page.page import page
-from ilkd_bench.tables import parser
 
 
+@command.verb
 def main(argv: Sequence[str]) -> int:
     """Write the report; return the exit code."""
-    given = parser("report", "Write all results as one HTML page.").parse_args(argv)
-    try:
-        found = results.load(given.results_dir)
-        path = given.results_dir / "report" / "index.html"
-        files.write_text(path, page(found))
-    except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-        print(f"ilkd_bench: {error}", file=sys.stderr)
-        return 2
+    args = command.parser("report", "Write all results as one HTML page.").parse_args(argv)
+    path = args.results_dir / "report" / "index.html"
+    files.write_text(path, page(load(args.results_dir)))
     print(f"report: {path}")
     return 0
 
 
-def cli() -> None:
-    """Entry point of the installed command."""
-    sys.exit(main(sys.argv[1:]))
-
-
 if __name__ == "__main__":
-    cli()
+    command.cli(main)

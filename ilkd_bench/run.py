@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
 import sys
@@ -13,8 +15,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from ilkd_bench.jobs import plan, wandb_group
+from ilkd_bench.jobs.importable import require_importable
 from ilkd_bench.jobs.job import execute
 from ilkd_bench.jobs.sweep import Sweep, announce, report
+from ilkd_bench.plumbing import command
 from ilkd_bench.plumbing.processes import Terminated, terminable
 from ilkd_bench.settings import groups
 from ilkd_bench.types import BadInput
@@ -29,6 +33,22 @@ def hydra_main(config: DictConfig) -> None:
         execute(plan.job(resolved, words=list(HydraConfig.get().overrides.task)))
 
 
+def answer() -> int:
+    """Print what Hydra tells of itself and of the settings.
+
+    Kept back until it is whole: Hydra takes a reader that has enough for an error.
+    """
+    text, code = io.StringIO(), 0
+    with contextlib.redirect_stdout(text):
+        try:
+            hydra_main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    print(text.getvalue(), end="")
+    return code
+
+
+@command.verb
 def main(argv: Sequence[str]) -> int:
     """Plan, run, and say how it went.
 
@@ -36,62 +56,52 @@ def main(argv: Sequence[str]) -> int:
         0: every run is done (or not possible for its pair); 1: some failed; 2: nothing was started;
         130: stopped by Ctrl-C; 143: by SIGTERM.
     """
+    if "--version" in argv:  # else Hydra tells its own
+        print(command.version())
+        return 0
     # Waiting threads give their core away: on a busy machine they slow training down otherwise.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded
     flags = [word for word in argv if word in ("-m", "--multirun")]
     argv = flags + [word for word in argv if word not in flags]  # wherever -m was typed
     sys.argv[1:] = argv
     if plan.asks_for_information(argv):
-        hydra_main()
-        return 0
+        plan.use_plugins(argv)
+        return answer()
     elsewhere = plan.uses_other_launcher(argv)
-    try:
-        if elsewhere and plan.repeats(argv):
-            raise BadInput(
-                "protocol=select_then_repeat is one command on Hydra's default launcher only. Type "
-                "two here: the grid with seed=0, and when it is done the other seeds with lr=best "
-                "batch_size=best"
-            )
-        jobs = plan.plan(argv)
-        plan.require_writable(jobs)
-    except BadInput as error:
-        return refuse(error)
+    if elsewhere and plan.repeats(argv):
+        raise BadInput(
+            "protocol=select_then_repeat is one command on Hydra's default launcher only. Type "
+            "two here: the grid with seed=0, and when it is done the other seeds with lr=best "
+            "batch_size=best"
+        )
+    jobs = plan.plan(argv)
+    plan.require_writable(jobs)
+    require_importable(jobs)
     try:
         with terminable():
-            wandb_group.prepare([job.config for job in jobs], argv)
+            jobs = wandb_group.prepare(jobs, argv)
             announce(jobs)
             if elsewhere:
-                sys.argv += wandb_group.words(jobs[0].config["logger"])
+                sys.argv += wandb_group.words(jobs[0].run)
                 hydra_main()
             else:
                 Sweep(jobs).carry_out()
             if plan.repeats(argv):
                 repetition = plan.plan(argv, repeat=True)
-                wandb_group.prepare([job.config for job in repetition], argv)
+                repetition = wandb_group.prepare(repetition, argv)
                 announce(repetition)
                 Sweep(repetition).carry_out()
                 known = {job.id for job in jobs}
                 jobs += [job for job in repetition if job.id not in known]
     except BadInput as error:  # nothing is done that could choose
         report(jobs)
-        refuse(error)
+        command.complain(error)
         return 1
     except KeyboardInterrupt as interrupt:
-        print("ilkd_bench: stopped; type the same command again to go on", file=sys.stderr)
+        command.complain("stopped; type the same command again to go on")
         return 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
     return report(jobs)
 
 
-def refuse(error: BadInput) -> int:
-    """Say what is wrong with the command and return the exit code."""
-    print(f"ilkd_bench: {error}", file=sys.stderr)
-    return 2
-
-
-def cli() -> None:
-    """Entry point of the installed command."""
-    sys.exit(main(sys.argv[1:]))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command.cli(main)

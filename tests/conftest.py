@@ -64,5 +64,6 @@ def logging_as_it_was() -> Iterator[None]:
     before = [(logger, logger.handlers, logger.level) for logger in loggers]
     yield
     for logger, handlers, level in before:
-        logger.handlers, logger.level = handlers, level
+        logger.handlers = handlers
+        logger.setLevel(level)
     logging.captureWarnings(False)

@@ -10,8 +10,10 @@ from typing import Any
 import pandas as pd
 
 from ilkd_bench.comparison import results, scores
-from ilkd_bench.comparison.results import Findings
-from ilkd_bench.records.record import run_folder
+from ilkd_bench.comparison.results import Results
+from ilkd_bench.records.folders import run_folder
+from ilkd_bench.records.record import load_records
+from ilkd_bench.reporting.tables.papers import Column
 from ilkd_bench.settings import groups, identity
 
 
@@ -101,7 +103,7 @@ def write(root: Path, items: Sequence[dict[str, Any]]) -> list[Path]:
     return folders
 
 
-def load(root: Path, items: Sequence[dict[str, Any]]) -> Findings:
+def load(root: Path, items: Sequence[dict[str, Any]]) -> Results:
     write(root, items)
     return results.load(root)
 
@@ -109,7 +111,7 @@ def load(root: Path, items: Sequence[dict[str, Any]]) -> Findings:
 def read(root: Path, items: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """The frame of records that were written and read."""
     write(root, items)
-    found = scores.read(root)
+    found = load_records(root)
     assert found.flaws == []
     return scores.frame(found.records)
 
@@ -130,6 +132,11 @@ def predictions(
     path.parent.mkdir(parents=True, exist_ok=True)
     table.to_parquet(path, index=False)
     return path
+
+
+def columns(*pairs: tuple[str, str]) -> tuple[Column, ...]:
+    """Columns of a paper's table from pairs of label and task."""
+    return tuple(Column(label, task) for label, task in pairs)
 
 
 def one_hot(classes: Sequence[int], of: int = 2) -> list[list[float]]:

@@ -188,6 +188,21 @@ def test_a_student_loads_in_a_pipeline_and_gives_the_label_names(
     assert {answer["label"] for answer in both} == {"negative", "positive"}
 
 
+def test_a_student_has_a_card_with_the_facts_of_its_record(
+    swept: tuple[Path, dict[str, Any]],
+) -> None:
+    run, record = records(swept[0])["rail_l", kept(swept[0], "rail_l")]
+    card = (run / "student/README.md").read_text()
+    assert card.startswith("---\n") and "language: en\n" in card
+    assert "# tiny6 taught by tiny12 on demo\\_sentiment with rail\\_l" in card
+    assert "**A limited run (limit_train 64, limit_eval 64)" in card
+    assert f"(run {record['id']})" in card
+    for split, scores in record["scores"].items():
+        assert f"| {split} " in card.replace("\\_", "_") and f"| {scores['accuracy']:.4f} |" in card
+    assert f"python -m ilkd_bench.run {record['argv'][0]}" in card
+    assert str(swept[0]) not in card
+
+
 # --------------------------------------------------------------------------------------- the table
 
 

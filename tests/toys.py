@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,20 @@ from ilkd_bench.functional import features
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models import build
 from ilkd_bench.models.model import Model
-from ilkd_bench.records.record import read_record, run_folders
-from ilkd_bench.settings import groups
+from ilkd_bench.plumbing.files import write_json
+from ilkd_bench.records.folders import Damaged, examine, run_folders
+from ilkd_bench.settings import groups, plugins
+from ilkd_bench.settings import run as settings_run
+from ilkd_bench.settings.run import Run
 from ilkd_bench.training.loop import Settings
 from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
 
 CONF = groups.ROOT / "conf"
 VECTORS = Path(__file__).parent / "vectors"
-METHODS = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
+plugins.use(os.environ.get(groups.PLUGINS) or None)
+METHODS = groups.names("method")
+"""The built-in ones, and those of the plugins that the environment names."""
 
 CLOSE = 1e-5
 HALF = 2.0**-11
@@ -56,6 +61,11 @@ def config(*overrides: str) -> dict[str, Any]:
     return OmegaConf.to_container(composed, resolve=True)
 
 
+def run(*overrides: str, data: dict[str, str] | None = None) -> Run:
+    """The settings of a run, checked."""
+    return Run.of(config(*overrides), data)
+
+
 def small(folder: Path, *overrides: str) -> list[str]:
     """Command-line words of a shrunken run that writes below ``folder`` only."""
     return [
@@ -64,6 +74,19 @@ def small(folder: Path, *overrides: str) -> list[str]:
         f"cache_dir={folder / 'cache'}",
         *overrides,
     ]
+
+
+def write_record(folder: Path, content: dict[str, Any]) -> None:
+    """Write what a record's file shall hold, whatever it is."""
+    write_json(folder / "record.json", content)
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """What a record's file holds; None where there is none or it is not whole."""
+    try:
+        return examine(folder)
+    except (FileNotFoundError, Damaged):
+        return None
 
 
 def records(results_dir: Path) -> Iterator[dict[str, Any]]:
@@ -77,20 +100,15 @@ def records(results_dir: Path) -> Iterator[dict[str, Any]]:
 # ------------------------------------------------------------------------------------- methods
 
 
-@cache
-def _method_settings(name: str) -> Any:
-    return OmegaConf.to_container(OmegaConf.load(CONF / "method" / f"{name}.yaml"), resolve=True)
-
-
 def method_settings(name: str) -> dict[str, Any]:
-    """The content of a method's YAML, read once."""
-    return deepcopy(_method_settings(name))
+    """The content of a method's YAML."""
+    return copy.deepcopy(groups.defaults("method", name))
 
 
 def method(name: str, student: Spec, teacher: Spec, **changes: Any) -> Method:
     """A method as its YAML states it, with some settings changed."""
-    chosen = method_settings(name) | changes
-    return groups.construct(chosen, drop=("weights",), student=student, teacher=teacher)
+    settings = settings_run.Method(**method_settings(name) | changes)
+    return settings.build(student=student, teacher=teacher)
 
 
 def spec(layers: int, width: int = 4, classes: int = 3) -> Spec:

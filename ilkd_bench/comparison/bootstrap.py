@@ -17,7 +17,7 @@ Metric = Callable[[Array, Array, Array], Array]
 """(predictions [K], labels [K], weights [D, K]) -> scores [D] of D samples of K examples.
 
 Every row of weights has the same sum. Predictions are class numbers or scores. As in
-`ilkd_bench.metrics`, a sample in which nothing varies or nothing is found scores 0.
+`data.metrics`, a sample in which nothing varies or nothing is found scores 0.
 """
 
 
@@ -29,8 +29,8 @@ def accuracy(predictions: Array, labels: Array, weights: Array) -> Array:
 def f1(predictions: Array, labels: Array, weights: Array) -> Array:
     """Return the F1 of class 1; see `Metric`."""
     positive, relevant = predictions == 1, labels == 1
-    found = weights @ (positive & relevant)
-    return ratio(2 * found, weights @ positive + weights @ relevant)
+    true_positive = weights @ (positive & relevant)
+    return ratio(2 * true_positive, weights @ positive + weights @ relevant)
 
 
 def mcc(predictions: Array, labels: Array, weights: Array) -> Array:
@@ -62,7 +62,7 @@ METRICS: dict[str, Metric] = {
     "pearson": pearson,
     "spearman": spearman,
 }
-"""The weighted form of every metric of `ilkd_bench.metrics`, by its name there."""
+"""The weighted form of every metric of `data.metrics`, by its name there."""
 
 
 def draw(counts: NDArray[np.int64], rng: np.random.Generator, draws: int) -> Array:

@@ -47,11 +47,15 @@ def compare(runs: pd.DataFrame, read: Reader) -> pd.DataFrame:
     main = runs[runs["main"]]
     for key, column in track(list(main.groupby(COLUMN, sort=True)), "comparing"):
         means = column.groupby("method")["value"].mean()
-        best = min(means.index, key=lambda method: (-means[method], method))
-        for against in dict.fromkeys([best, BASELINE]):
+        for against in dict.fromkeys([best_method(means), BASELINE]):
             if against in means.index:
-                rows += _against(dict(zip(COLUMN, key, strict=True)), column, str(against), read)
+                rows += _against(dict(zip(COLUMN, key, strict=True)), column, against, read)
     return pd.DataFrame(rows, columns=COMPARED)
+
+
+def best_method(means: pd.Series) -> str:
+    """Return the method with the highest mean, the first by name where several have it."""
+    return str(min(means.index, key=lambda method: (-means[method], method)))
 
 
 def _against(
@@ -60,12 +64,12 @@ def _against(
     by_method = {str(m): part.set_index("seed") for m, part in column.groupby("method", sort=True)}
     base = by_method[against]
     rows = []
-    for method, mine in by_method.items():
-        seeds = sorted(mine.index.intersection(base.index))
+    for method, runs in by_method.items():
+        seeds = sorted(runs.index.intersection(base.index))
         if method == against or not seeds:
             continue
-        a, b = mine.loc[seeds], base.loc[seeds]
-        found = statistics.paired(a["value"], b["value"])
+        a, b = runs.loc[seeds], base.loc[seeds]
+        test = statistics.paired(a["value"], b["value"])
         p_examples = over_examples(
             key["metric"],
             [read(folder, key["split"]) for folder in a["folder"]],
@@ -74,9 +78,9 @@ def _against(
         )
         rows.append(
             key
-            | {"method": method, "against": against, "difference": found.difference}
-            | {"low": found.low, "high": found.high, "n": found.n}
-            | {"p_seeds": found.p, "p_examples": p_examples, "p": larger(found.p, p_examples)}
+            | {"method": method, "against": against, "difference": test.difference}
+            | {"low": test.low, "high": test.high, "n": test.n}
+            | {"p_seeds": test.p, "p_examples": p_examples, "p": larger(test.p, p_examples)}
         )
     corrected = statistics.holm([row["p"] for row in rows])
     return [
@@ -92,30 +96,30 @@ def larger(p_seeds: float, p_examples: float) -> float:
 
 def over_examples(
     metric: str,
-    mine: list[Answers | None],
-    other: list[Answers | None],
+    answers_a: list[Answers | None],
+    answers_b: list[Answers | None],
     rng: np.random.Generator,
 ) -> float:
     """Return the p of the paired bootstrap over examples; NaN where it cannot be made.
 
     Args:
-        mine, other: the answers of two methods, one per shared seed.
+        answers_a, answers_b: the answers of two methods, one per shared seed.
     """
-    given = [one for one in [*mine, *other] if one is not None]
-    if metric not in METRICS or len(given) < len(mine) + len(other):
+    stored = [answers for answers in [*answers_a, *answers_b] if answers is not None]
+    if metric not in METRICS or len(stored) < len(answers_a) + len(answers_b):
         return float("nan")
-    first = given[0]
+    first = stored[0]
     if not all(
-        np.array_equal(first.index, one.index) and np.array_equal(first.labels, one.labels)
-        for one in given
+        np.array_equal(first.index, answers.index) and np.array_equal(first.labels, answers.labels)
+        for answers in stored
     ):
         return float("nan")  # they did not see the same rows
-    values = [one.values for one in given]
+    values = [answers.values for answers in stored]
     return statistics.paired_bootstrap(
         METRICS[metric],
         first.labels,
-        np.array(values[: len(mine)]),
-        np.array(values[len(mine) :]),
+        np.array(values[: len(answers_a)]),
+        np.array(values[len(answers_a) :]),
         rng,
         draws=DRAWS,
     ).p
@@ -138,11 +142,11 @@ def standings(runs: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
     for section, part in dev.groupby("section", sort=True):
         means = part.pivot_table(index="method", columns="task", values="value", aggfunc="mean")
         for method, rank in zip(means.index, statistics.ranks(means.to_numpy()), strict=True):
-            own = against[(against["section"] == section) & (against["method"] == method)]
+            tests = against[(against["section"] == section) & (against["method"] == method)]
             row = {"section": section, "method": method, "rank": rank}
             row["tasks"] = int(means.loc[method].notna().sum())
-            if not own.empty:
-                row |= statistics.wins(own["difference"], own["p_holm"], alpha=ALPHA)._asdict()
+            if not tests.empty:
+                row |= statistics.wins(tests["difference"], tests["p_holm"], alpha=ALPHA)._asdict()
             rows.append(row)
     columns = ["section", "method", "rank", "tasks", "win", "tie", "loss", "untested"]
     return pd.DataFrame(rows, columns=columns)

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import softmax
+
+from ilkd_bench.data.collapse import collapse
+from ilkd_bench.records.record import Record
 
 
 @dataclass(frozen=True)
@@ -30,20 +32,20 @@ Reader = Callable[[str, str], Answers | None]
 """(folder of the run, split) -> its answers; None where they are not stored or not whole."""
 
 
-def reader(results_dir: Path, records: Mapping[str, dict[str, Any]]) -> Reader:
+def reader(results_dir: Path, records: Mapping[str, Record]) -> Reader:
     """Return what reads stored predictions, each file once.
 
     Args:
         records: by folder.
     """
-    known: dict[tuple[str, str], Answers | None] = {}
+    by_file: dict[tuple[str, str], Answers | None] = {}
 
     def read(folder: str, split: str) -> Answers | None:
         key = (folder, split)
-        if key not in known:
+        if key not in by_file:
             path = results_dir / folder / "predictions" / f"{split}.parquet"
-            known[key] = answers(path, records[folder]["config"]["task"], split)
-        return known[key]
+            by_file[key] = answers(path, records[folder].config["task"], split)
+        return by_file[key]
 
     return read
 
@@ -76,8 +78,7 @@ def decisions(logits: np.ndarray, task: dict[str, Any], split: str) -> np.ndarra
     other = task["ood"][split.removeprefix("ood/")] if split.startswith("ood/") else {}
     if other.get("label_map") is None:
         return logits.argmax(axis=1).astype(float)
-    target = np.array([other["labels"].index(other["label_map"][name]) for name in task["labels"]])
-    if other["collapse"] == "argmax":
-        return target[logits.argmax(axis=1)].astype(float)
-    mass = softmax(logits, axis=1) @ np.eye(len(other["labels"]))[target]
-    return mass.argmax(axis=1).astype(float)
+    probabilities = collapse(
+        logits, task["labels"], other["labels"], other["label_map"], rule=other["collapse"]
+    )
+    return probabilities.argmax(axis=1).astype(float)

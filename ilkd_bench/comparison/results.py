@@ -11,11 +11,13 @@ import pandas as pd
 
 from ilkd_bench.comparison import differences, predictions, scores, statistics
 from ilkd_bench.comparison.scores import CELL
+from ilkd_bench.plumbing.command import no_runs
 from ilkd_bench.records.cells import LIMITS, task_name
+from ilkd_bench.records.record import Done, Record, load_records
 
 
 @dataclass(frozen=True)
-class Findings:
+class Results:
     """What the records below a folder say.
 
     Attributes:
@@ -24,12 +26,12 @@ class Findings:
         scores: `scores.frame`, all runs that are done.
         runs: those of the learning rate and batch size that each cell chose.
         summary: `scores.summarise`, with the interval of each mean.
-        compared, standings: as `ilkd_bench.compare` describes them.
+        compared, standings: as `differences` describes them.
         best: `best_of` them.
     """
 
     folder: Path
-    records: list[dict[str, Any]]
+    records: list[Record]
     flaws: list[str]
     scores: pd.DataFrame
     runs: pd.DataFrame
@@ -38,36 +40,33 @@ class Findings:
     standings: pd.DataFrame
     best: frozenset[tuple[Any, ...]]
 
-    def sections(self) -> dict[str, list[dict[str, Any]]]:
+    def sections(self) -> dict[str, list[Record]]:
         """Return the records of each section, ordered by teacher."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        sections: dict[str, list[Record]] = {}
         for record in self.records:
-            found.setdefault(record["place"]["section"], []).append(record)
-        names = {key: part[0]["config"]["teacher"]["name"] for key, part in found.items()}
-        return {key: found[key] for key in sorted(found, key=lambda key: (names[key], key))}
+            sections.setdefault(record.place["section"], []).append(record)
+        teachers = {key: part[0].teacher_name for key, part in sections.items()}
+        return {key: sections[key] for key in sorted(sections, key=lambda k: (teachers[k], k))}
 
 
-def load(results_dir: Path) -> Findings:
+def load(results_dir: Path) -> Results:
     """Read the records and compare the methods.
 
     Raises:
-        FileNotFoundError: there are no records.
+        BadInput: there are no records.
     """
-    found = scores.read(results_dir)
-    if not found.records and not found.flaws:
-        raise FileNotFoundError(
-            f"no records in {results_dir / 'runs'}: run something first, e.g. "
-            "python -m ilkd_bench.run -m method=rail_l,pkd,alp seed=0,1,2,3,4"
-        )
-    frame = scores.frame(found.records)
+    stored = load_records(results_dir)
+    if not stored.records and not stored.flaws:
+        raise no_runs(results_dir)
+    frame = scores.frame(stored.records)
     runs = scores.chosen(frame)
-    read = predictions.reader(results_dir, {record["folder"]: record for record in found.records})
+    read = predictions.reader(results_dir, {record.folder: record for record in stored.records})
     compared = differences.compare(runs, read)
     summary = with_intervals(scores.summarise(frame), runs)
-    return Findings(
+    return Results(
         folder=results_dir,
-        records=found.records,
-        flaws=found.flaws,
+        records=stored.records,
+        flaws=stored.flaws,
         scores=frame,
         runs=runs,
         summary=summary,
@@ -81,39 +80,39 @@ def with_intervals(summary: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Add `low` and `high`, the 95 % bootstrap interval of the mean over seeds."""
     keys = [*CELL, "split", "metric"]
     values = {key: part["value"].to_numpy() for key, part in runs.groupby(keys)}
-    found = [
+    intervals = [
         statistics.interval(values[key], differences.generator(*key), draws=differences.DRAWS)
         for key in zip(*(summary[name] for name in keys), strict=True)
     ]
-    return summary.assign(low=[low for low, _ in found], high=[high for _, high in found])
+    return summary.assign(low=[low for low, _ in intervals], high=[high for _, high in intervals])
 
 
 def best_of(summary: pd.DataFrame, compared: pd.DataFrame) -> frozenset[tuple[Any, ...]]:
-    """Return (*`compare.COLUMN`, method) of the best of each column and what is not told from it.
+    """Return (*`COLUMN`, method) of the best of each column and what is not told from it.
 
     What could not be tested against the best is not among them, nor is the best where nothing was.
     """
     tested = {
         key: part for key, part in compared[compared["p"].notna()].groupby(differences.COLUMN)
     }
-    found: set[tuple[Any, ...]] = set()
+    cells: set[tuple[Any, ...]] = set()
     for key, part in summary.groupby(differences.COLUMN):
         if key in tested:
-            best = part.sort_values(["mean", "method"], ascending=[False, True])["method"].iloc[0]
-            own = tested[key][tested[key]["against"] == best]
-            alike = own.loc[~own["distinct"].astype(bool), "method"]
-            found |= {(*key, method) for method in [*([] if own.empty else [best]), *alike]}
-    return frozenset(found)
+            best = differences.best_method(part.set_index("method")["mean"])
+            others = tested[key][tested[key]["against"] == best]
+            alike = others.loc[~others["distinct"].astype(bool), "method"]
+            cells |= {(*key, method) for method in [*([] if others.empty else [best]), *alike]}
+    return frozenset(cells)
 
 
-def teacher_scores(records: Sequence[dict[str, Any]]) -> dict[str, float]:
+def teacher_scores(records: Sequence[Record]) -> dict[str, float]:
     """Return the teacher's dev score on each task, as the first run that is done measured it."""
-    found: dict[str, float] = {}
+    by_task: dict[str, float] = {}
     for record in records:
-        metric = record["config"]["task"]["metric"]
-        if record["status"] == "done" and metric in record["teacher"]["dev"]:
-            found.setdefault(record["place"]["task"], record["teacher"]["dev"][metric])
-    return found
+        metric = record.config["task"]["metric"]
+        if isinstance(record, Done) and metric in record.teacher["dev"]:
+            by_task.setdefault(record.place["task"], record.teacher["dev"][metric])
+    return by_task
 
 
 def protocol(frame: pd.DataFrame) -> str:

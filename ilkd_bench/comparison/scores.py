@@ -5,146 +5,85 @@ No torch here, and nothing is dropped silently: what cannot be used is named.
 
 from __future__ import annotations
 
-import math
+import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ilkd_bench.records.cells import LIMITS, SWEPT, place
-from ilkd_bench.records.record import Damaged, examine, run_folders
-from ilkd_bench.settings.identity import run_id
+from ilkd_bench.records.cells import SWEPT, task_name
+from ilkd_bench.records.record import Done, Record, load_records
+from ilkd_bench.types import BadInput
+
+log = logging.getLogger("ilkd_bench")
 
 CELL = ["section", "method", "task"]
-
-
-@dataclass(frozen=True)
-class Found:
-    """The records below a results folder, each with its `folder` and `place`, and what is wrong."""
-
-    records: list[dict[str, Any]]
-    flaws: list[str]  # one sentence for every record that cannot be used
-
-
-def read(results_dir: Path) -> Found:
-    """Return every record that can be used, ordered by path, and name the others."""
-    records, flaws = [], []
-    first: dict[str, str] = {}
-    for folder in run_folders(results_dir):
-        name = folder.relative_to(results_dir).as_posix()
-        try:
-            record = examine(folder)
-        except (Damaged, FileNotFoundError, PermissionError) as error:
-            flaws.append(f"{name}: not used, {error}")
-            continue
-        wrong = flaw(record)
-        if wrong is None and record["id"] in first:
-            wrong = f"it has the id of {first[record['id']]}"
-        if wrong is not None:
-            flaws.append(f"{name}: not used, {wrong}")
-            continue
-        first[record["id"]] = name
-        records.append(record | {"folder": name, "place": place(record["config"])})
-    return Found(records, flaws)
-
-
-def flaw(record: dict[str, Any]) -> str | None:
-    """Return why a record cannot be used, or nothing.
-
-    Its settings must be there and give its id; of a run that is done, every score must be a number,
-    and the one that chose its epoch must be among them.
-    """
-    config = record.get("config")
-    for path in ("teacher.name", "student.name", "method.name", "task.name", "task.metric"):
-        if not isinstance(_at(config, path), str):
-            return f"its config.{path} is missing"
-    for path in ("task.ood", "data"):
-        if not isinstance(_at(config, path), dict):
-            return f"its config.{path} is missing"
-    assert isinstance(config, dict)
-    for key in SWEPT:
-        if not _is_number(config.get(key)):
-            return f"its config.{key} is no number"
-    for key in (*LIMITS, "epochs", "max_length", "precision"):
-        if key not in config:
-            return f"its config.{key} is missing"
-    try:
-        if run_id(config) != record.get("id"):
-            return "its settings do not give its id (was it edited by hand?)"
-    except ValueError as error:
-        return f"its settings have no identity: {error}"
-    return _flaw_of_scores(record) if record["status"] == "done" else None
-
-
-def _flaw_of_scores(record: dict[str, Any]) -> str | None:
-    scores, ood = record.get("scores"), record["config"]["task"]["ood"]
-    if not isinstance(scores, dict) or not all(isinstance(v, dict) for v in scores.values()):
-        return "it is done and has no scores"
-    for split, values in scores.items():
-        wrong = [name for name, value in values.items() if not _is_number(value)]
-        if wrong:
-            return f"its score {split}/{wrong[0]} is no number: {values[wrong[0]]!r}"
-        if split.startswith("ood/") and not isinstance(
-            _at(ood, f"{split.removeprefix('ood/')}.metric"), str
-        ):
-            return f"its task has no {split}"
-    split, _, metric = str(record.get("monitor")).rpartition("/")
-    if not _is_number(_at(scores, f"{split}.{metric}")):
-        return f"it lacks the score that chose its epoch, {record.get('monitor')}"
-    if not isinstance(_at(record, "teacher.dev"), dict):
-        return "it lacks the teacher's score on dev"
-    return None
-
-
-def _at(value: Any, path: str) -> Any:
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 # --- frames
 
 
-def frame(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
+def frame(records: Sequence[Record]) -> pd.DataFrame:
     """Return the scores of all done runs: one row per run, split and metric."""
-    found = []
+    measured = []
     for record in records:
-        config = record["config"]
-        if record["status"] != "done":
+        if not isinstance(record, Done):
             continue
-        common = place(config) | {key: config[key] for key in SWEPT}
+        common = record.place | {key: record.config[key] for key in SWEPT}
         common |= {
-            "id": record["id"],
-            "folder": record["folder"],
-            "limited": any(config[k] is not None for k in LIMITS),
-            "teacher": config["teacher"]["name"],
-            "student": config["student"]["name"],
+            "id": record.id,
+            "folder": record.folder,
+            "limited": record.limited,
+            "teacher": record.teacher_name,
+            "student": record.student,
         }
-        for split, scores in record["scores"].items():
-            main = main_metric(config["task"], split)
+        for split, scores in record.scores.items():
+            main = main_metric(record.config["task"], split)
             for metric in sorted(scores.keys() - {"n"}):
-                found.append(
+                measured.append(
                     common
                     | {
                         "split": split,
                         "metric": metric,
                         "main": metric == main,
-                        "monitor": f"{split}/{metric}" == record["monitor"],
+                        "monitor": f"{split}/{metric}" == record.monitor,
                         "value": scores[metric],
                     }
                 )
     columns = [*CELL, *SWEPT, "id", "folder", "limited", "teacher", "student", "split", "metric"]
     columns += ["main", "monitor", "value"]
-    table = pd.DataFrame(found, columns=columns)
+    table = pd.DataFrame(measured, columns=columns)
     kinds = {"limited": bool, "main": bool, "monitor": bool, "value": float}
     table = table.astype(kinds)  # an empty frame has no kinds of its own
     return table.sort_values([*CELL, "split", "metric", *SWEPT, "id"], ignore_index=True)
+
+
+TIDY = (
+    *("teacher", "student", "method", "task", "seed", "lr", "batch_size", "split", "metric"),
+    *("value", "section", "limited", "id", "folder"),
+)
+
+
+def load_results(results_dir: Path | str = "results") -> pd.DataFrame:
+    """Return the scores of all runs that are done: one row per run, split and metric.
+
+    Columns: `method` is the row of the tables, `rail_l (layers=4)` where a setting differs from its
+    YAML; runs of one `section` have all settings in common but task, method, seed, lr and
+    batch_size; a `limited` run saw only some of the rows; `value` is in the metric's own unit;
+    `folder` is below `results_dir`. What cannot be used is logged as a warning.
+
+    Raises:
+        BadInput: there are no runs.
+    """
+    root = Path(results_dir)
+    if not (root / "runs").is_dir():
+        raise BadInput(f"no runs in {root}: give the folder that runs/ lies in")
+    stored = load_records(root)
+    for sentence in stored.flaws:
+        log.warning("%s", sentence)
+    table = frame(stored.records)
+    return table.assign(task=table["task"].map(task_name))[list(TIDY)]
 
 
 def rows(table: pd.DataFrame) -> Iterable[Any]:

@@ -121,16 +121,16 @@ def paired(a: ArrayLike, b: ArrayLike) -> Comparison:
     Raises:
         ValueError: different lengths, no scores, or nan or infinity among them.
     """
-    left, right = _finite("a", a), _finite("b", b)
-    _same_length(a=left, b=right)
-    differences = left - right
+    scores_a, scores_b = _finite("a", a), _finite("b", b)
+    _same_length(a=scores_a, b=scores_b)
+    differences = scores_a - scores_b
     n, mean = len(differences), float(differences.mean())
-    rounding = ROUNDING * max(np.abs(left).max(), np.abs(right).max())
+    rounding = ROUNDING * max(np.abs(scores_a).max(), np.abs(scores_b).max())
     if n > 1 and np.abs(differences).max() <= rounding:
         return Comparison(mean, mean, mean, 1.0, n)
     if n == 1 or np.ptp(differences) <= rounding:
         return Comparison(mean, float("nan"), float("nan"), float("nan"), n)
-    test = stats.ttest_rel(left, right)
+    test = stats.ttest_rel(scores_a, scores_b)
     low, high = test.confidence_interval(LEVEL)
     return Comparison(mean, float(low), float(high), float(test.pvalue), n)
 
@@ -185,7 +185,7 @@ def paired_bootstrap(
     comparison, but for chance in the interval where both score the same.
 
     Args:
-        metric: how a resample is scored, out of `resampling.METRICS`.
+        metric: how a resample is scored, out of `bootstrap.METRICS`.
         labels: [n], class numbers or scores.
         predictions_a: [n] or [seeds, n], class numbers or scores.
         predictions_b: the same of the other method, for the same seeds.
@@ -220,8 +220,8 @@ def holm(p_values: ArrayLike) -> Array:
     adjusted = np.array(p_values, dtype=float)
     if adjusted.ndim != 1 or ((adjusted < 0) | (adjusted > 1)).any():
         raise ValueError(f"p_values must be a list of numbers from 0 to 1, not {p_values!r}")
-    made = np.flatnonzero(~np.isnan(adjusted))
-    order = made[np.argsort(adjusted[made])]
+    tested = np.flatnonzero(~np.isnan(adjusted))
+    order = tested[np.argsort(adjusted[tested])]
     factors = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(factors * adjusted[order]), 1)
     return adjusted
@@ -281,8 +281,8 @@ def _resample(metric: Metric, table: Array, rng: np.random.Generator, draws: int
     labels, (first, second) = kinds[0], np.split(kinds[1:], 2)
 
     def difference(weights: Array) -> Array:
-        left = _mean_score(metric, first, labels, weights)
-        return left - _mean_score(metric, second, labels, weights)
+        score = _mean_score(metric, first, labels, weights)
+        return score - _mean_score(metric, second, labels, weights)
 
     observed = float(difference(counts[None].astype(float))[0])
     at_once = max(1, BLOCK // len(counts))
@@ -308,5 +308,5 @@ def _finite(name: str, values: ArrayLike, dimensions: int = 1) -> Array:
 def _same_length(**arrays: Array) -> None:
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ValueError(f"different lengths: {told}; they must be the same seeds or examples")
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"different lengths: {listed}; they must be the same seeds or examples")

@@ -223,17 +223,17 @@ def rows(task: str, split: str) -> list[dict]:
     name = f"{VERSION}/{task}/{split}"
     rng, noise = random.Random(name), random.Random(f"{name}/noise")
     seen: set[tuple[str, ...]] = set()
-    found: list[dict] = []
-    while len(found) < SIZES[split]:
-        texts, label = draw(rng, len(found) % kinds, split == "ood")
+    drawn: list[dict] = []
+    while len(drawn) < SIZES[split]:
+        texts, label = draw(rng, len(drawn) % kinds, split == "ood")
         if tuple(texts) in seen or zlib.crc32(texts[0].encode()) % 100 not in _BUCKETS[split]:
             continue
         seen.add(tuple(texts))
         if split == "train":
             label = _noisy(noise, task, label, kinds)
-        found.append(dict(zip(columns, texts, strict=True)) | {"label": label})
-    rng.shuffle(found)
-    return [row | {"idx": i} for i, row in enumerate(found)]
+        drawn.append(dict(zip(columns, texts, strict=True)) | {"label": label})
+    rng.shuffle(drawn)
+    return [row | {"idx": i} for i, row in enumerate(drawn)]
 
 
 def _noisy(rng: random.Random, task: str, label: float, kinds: int) -> float:

@@ -14,6 +14,8 @@ from torchmetrics.functional import (
     spearman_corrcoef,
 )
 
+from ilkd_bench.data.collapse import collapse as collapse_probabilities
+
 CONSTANT_IS_ZERO = ("mcc", "pearson", "spearman")
 """Metrics without a value where nothing varies; chance level, 0, stands for it."""
 
@@ -63,21 +65,10 @@ def collapse(
     *,
     rule: str,
 ) -> Tensor:
-    """Turn the logits of a task into those of a set with fewer labels.
-
-    Args:
-        logits: [N, C] for the classes `names`.
-        target: the labels of the other set.
-        label_map: name -> target name.
-        rule: `argmax`: the most probable class decides; `sum`: the probabilities are added.
+    """Turn the logits of a task into those of a set with fewer labels; see `data.collapse`.
 
     Returns:
         [N, len(target)], log-probabilities, or 0 and -inf for `argmax`.
     """
-    if rule not in ("argmax", "sum"):
-        raise ValueError(f"collapse={rule} is not one of: argmax, sum")
-    column = torch.tensor([target.index(label_map[name]) for name in names])
-    matrix = torch.nn.functional.one_hot(column, len(target)).double()  # [C, targets]
-    if rule == "argmax":
-        return matrix[logits.argmax(-1)].log()
-    return (logits.double().softmax(-1) @ matrix).log()
+    probabilities = collapse_probabilities(logits.numpy(), names, target, label_map, rule=rule)
+    return torch.from_numpy(probabilities).log()

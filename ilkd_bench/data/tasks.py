@@ -96,10 +96,10 @@ def find_file(task: Task, split: str, data_dir: Path) -> Path | None:
     if not data_dir.is_dir():
         raise BadInput(f"data_dir={data_dir} is no folder")
     stem = data_dir / task.name / task.splits[split]
-    found = [path for ext in FORMATS if (path := Path(f"{stem}.{ext}")).is_file()]
-    if len(found) > 1:
-        raise BadInput(f"more than one file for one split: {', '.join(map(str, found))}")
-    return found[0] if found else None
+    files = [path for ext in FORMATS if (path := Path(f"{stem}.{ext}")).is_file()]
+    if len(files) > 1:
+        raise BadInput(f"more than one file for one split: {', '.join(map(str, files))}")
+    return files[0] if files else None
 
 
 def available(task: Task, data_dir: Path | None) -> list[str]:
@@ -148,8 +148,8 @@ def fingerprints(task: Task, data_dir: Path | None, cache_dir: Path) -> dict[str
 
 def ood_task(task: Task, name: str) -> Task:
     """Return an out-of-domain set of a task as a task of its own."""
-    own = {k: v for k, v in task.ood[name].items() if k not in ("label_map", "collapse")}
-    return Task(**own)
+    settings = {k: v for k, v in task.ood[name].items() if k not in ("label_map", "collapse")}
+    return Task(**settings)
 
 
 def _hub_name(task: Task) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +13,8 @@ import numpy as np
 import torch
 
 from ilkd_bench.data.tasks import Rows
-from ilkd_bench.plumbing.files import digest, write_json
+from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing.files import digest
 from ilkd_bench.types import BadInput
 
 if TYPE_CHECKING:
@@ -104,19 +103,13 @@ def _tokenise(
 
 
 def _save(folder: Path, arrays: dict[str, np.ndarray]) -> None:
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    aside.mkdir(parents=True, exist_ok=True)
-    for name, array in arrays.items():
-        np.save(aside / f"{name}.npy", array)
-    write_json(aside / "meta.json", {name: _checksum(array) for name, array in arrays.items()})
-    try:
-        os.replace(aside, folder)
-    except OSError:  # another run was first, or a damaged folder is in the way
-        if _load(folder) is None:
-            shutil.rmtree(folder)
-            os.replace(aside, folder)
-        else:
-            shutil.rmtree(aside)
+    with files.folder_aside(folder) as aside:
+        for name, array in arrays.items():
+            np.save(aside / f"{name}.npy", array)
+        checksums = {name: _checksum(array) for name, array in arrays.items()}
+        files.write_json(aside / "meta.json", checksums)
+        if _load(folder) is None:  # else another run was first
+            files.put_folder(aside, folder)
 
 
 def _load(folder: Path) -> dict[str, np.ndarray] | None:

@@ -11,46 +11,55 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ilkd_bench.records.cells import cell, dev_score
-from ilkd_bench.records.record import read_record, run_folder
+from ilkd_bench.records.cells import cell
+from ilkd_bench.records.folders import run_folder
+from ilkd_bench.records.record import Done, read_record
+from ilkd_bench.settings.run import Run
 from ilkd_bench.types import BadInput
 
 BEST = "best"
 KEYS = ("lr", "batch_size")
 
 
-def best(config: dict[str, Any], science: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+def best(run: Run, keys: Sequence[str]) -> dict[str, Any]:
     """Return the values of some of `KEYS` with the highest mean dev score over seeds.
 
     Only settings with the most seeds take part, as in the tables; at equal scores the smaller
     learning rate wins, then the smaller batch size.
 
     Args:
-        science: of the run whose values are wanted; those of `keys` do not matter.
+        run: whose values are wanted; its own values of `keys` do not matter.
 
     Raises:
         BadInput: no run that could choose is done.
     """
-    folder = run_folder(Path(config["results_dir"]), config, "").parent
+    folder = run_folder(Path(run.results_dir), run.identity, "").parent
     scores: dict[tuple[float, int], list[float]] = defaultdict(list)
-    fixed = {key: science[key] for key in KEYS if key not in keys}
-    for run in sorted(folder.glob("*/record.json")):
-        record = read_record(run.parent)
-        if record is None or record["status"] != "done":
+    fixed = {key: getattr(run, key) for key in KEYS if key not in keys}
+    for path in sorted(folder.glob("*/record.json")):
+        record = read_record(path.parent)
+        if not isinstance(record, Done):
             continue
-        found = record["config"]
-        if cell(found) == cell(science) and all(found[key] == fixed[key] for key in fixed):
-            scores[found["lr"], found["batch_size"]].append(dev_score(record))
+        config = record.config
+        if alike(config, run.identity) and all(config[key] == fixed[key] for key in fixed):
+            scores[config["lr"], config["batch_size"]].append(record.dev_score)
     if not scores:
-        typed = " ".join(f"{key}={BEST}" for key in keys)
+        words = " ".join(f"{key}={BEST}" for key in keys)
         raise BadInput(
-            f"{typed}: no run of method={config['method']['name']} on task="
-            f"{config['task']['name']} with these settings is done, so none can be chosen. "
+            f"{words}: no run of method={run.method.name} on task={run.task.name} with these "
+            "settings is done, so none can be chosen. "
             "Run the grid with one seed first, e.g. -m lr=1e-5,2e-5 seed=0"
         )
     most = max(map(len, scores.values()))
     lr, batch_size = min(
-        (setting for setting, of in scores.items() if len(of) == most),
+        (setting for setting, values in scores.items() if len(values) == most),
         key=lambda setting: (-sum(scores[setting]) / most, *setting),
     )
     return {key: value for key, value in zip(KEYS, (lr, batch_size), strict=True) if key in keys}
+
+
+def alike(config: dict[str, Any], identity: dict[str, Any]) -> bool:
+    """Tell whether two runs share a cell, of any precision where one's is not known yet."""
+    if identity["precision"] == "auto":
+        config = config | {"precision": "auto"}
+    return cell(config) == cell(identity)

@@ -15,8 +15,12 @@ from typing import Any, TypeGuard
 from ilkd_bench.plumbing import files, processes, terminal
 from ilkd_bench.plumbing.logs import crash_report, hush, logged, remove_empty, terminal_lines
 from ilkd_bench.records import retention
-from ilkd_bench.records.record import read_record, run_folder, set_aside, write_record
-from ilkd_bench.settings import identity
+from ilkd_bench.records.folders import run_folder, set_aside
+from ilkd_bench.records.record import Done, Record, read_record, record_of, write_record
+from ilkd_bench.settings import plugins
+from ilkd_bench.settings.checks import PRECISIONS
+from ilkd_bench.settings.identity import SCHEMA, former, run_id
+from ilkd_bench.settings.run import Run
 from ilkd_bench.types import BadInput, Incompatible
 
 log = logging.getLogger("ilkd_bench")
@@ -27,40 +31,54 @@ HELD = 75
 
 @dataclass(frozen=True)
 class Job:
-    """One run: its configuration, resolved and checked, and who it is."""
+    """One run: its settings, and the words that select it."""
 
-    config: dict[str, Any]
-    science: dict[str, Any]
+    run: Run
     words: tuple[str, ...] = ()  # the command line that selects this run alone
 
-    @cached_property
+    @property
     def id(self) -> str:
         """The run's identity."""
-        return identity.run_id(self.science)
+        return self.run.id
 
-    @property
+    @cached_property
     def folder(self) -> Path:
-        """Where the run's files go."""
-        return run_folder(Path(self.config["results_dir"]), self.config, self.id)
+        """Where the run's files go: where it was begun already, by a former schema too."""
+        root = Path(self.run.results_dir)
+        home = run_folder(root, self.run.identity, self.id)
+        if (home / "record.json").is_file():
+            return home
+        for precision in (self.run.precision,) if self.run.precision != "auto" else PRECISIONS:
+            run = self.run.but(precision=precision)
+            earlier = [run_folder(root, run.identity, run.id)]
+            earlier += [run_folder(root, old, run_id(old)) for old in former(run)]
+            for folder in earlier:
+                record = read_record(folder)
+                if record is not None and record.config["precision"] in ("auto", precision):
+                    return folder
+        return home
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """What is known before the run begins."""
-        return {
-            "schema": identity.SCHEMA,
+        return self.record_with(status="running", reason=None)
+
+    def record_with(self, **outcome: Any) -> Record:
+        """Return the run's record with what has become of it."""
+        begun = {
+            "schema": SCHEMA,
             "id": self.id,
-            "status": "running",
-            "reason": None,
             "argv": list(self.words),
-            "config": self.science,
+            "config": self.run.identity,
         }
+        return record_of(begun | outcome)
 
-    def is_done(self, record: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
+    def is_done(self, record: Record | None) -> TypeGuard[Done]:
         """Tell whether a record says that nothing is left to do."""
-        return record is not None and record["status"] == "done" and not self.config["force"]
+        return isinstance(record, Done) and not self.run.force
 
 
-def execute(job: Job, heading: str = "", *, wait: bool = True) -> dict[str, Any] | None:
+def execute(job: Job, heading: str = "", *, wait: bool = True) -> Record | None:
     """Do a run in a process of its own, unless it is done, and return its record.
 
     Whatever happens to the run ends up in its record (`failed`, with the reason); the caller goes
@@ -74,10 +92,10 @@ def execute(job: Job, heading: str = "", *, wait: bool = True) -> dict[str, Any]
     if code == HELD and not wait:
         return None
     record = read_record(job.folder) or job.record
-    return record if code == 0 and record["status"] != "running" else _died(job, code)
+    return record if code == 0 and record.status != "running" else _died(job, code)
 
 
-def _died(job: Job, code: int) -> dict[str, Any]:
+def _died(job: Job, code: int) -> Record:
     """Record the end of a run whose process could not do so itself."""
     with terminal_lines():
         try:
@@ -85,13 +103,13 @@ def _died(job: Job, code: int) -> dict[str, Any]:
                 return _record_death(job, processes.cause(code))
         except OSError as error:  # not even the lock can be made
             log.error("%s: %s", job.folder, error)
-            return job.record | {"status": "failed", "reason": str(error)}
+            return job.record_with(status="failed", reason=str(error))
 
 
-def _record_death(job: Job, reason: str) -> dict[str, Any]:
+def _record_death(job: Job, reason: str) -> Record:
     record = read_record(job.folder) or job.record
-    if record["status"] == "running":  # else another process did the run meanwhile
-        record |= {"status": "failed", "reason": reason}
+    if record.status == "running":  # else another process did the run meanwhile
+        record = job.record_with(status="failed", reason=reason)
         remove_empty(job.folder / "error.txt")
         _write(write_record, job.folder, record)
         log.error(summary(record, job.folder))
@@ -122,33 +140,35 @@ def _attempt(job: Job) -> None:
         log.info("done before: %s", summary(earlier, job.folder))
         return
     job.folder.mkdir(parents=True, exist_ok=True)
-    if job.config["force"]:
+    if job.run.force:
         set_aside(job.folder)
         shutil.rmtree(job.folder / "checkpoint", ignore_errors=True)
-    for left in job.folder.rglob(".*"):  # by an attempt that was killed
-        if left.is_file():
-            left.unlink()
+    for path in job.folder.rglob(".*"):  # by an attempt that was killed
+        if path.is_file():
+            path.unlink()
     write_record(job.folder, job.record)
     with logged(job.folder / "run.log"):
         with crash_report(job.folder / "error.txt"):
-            record = job.record | _outcome(job)
+            record = _outcome(job)
         write_record(job.folder, record)
         log.info(summary(record, job.folder))
-    retention.tidy(job.folder, job.config["keep_student"])
+    retention.tidy(job.folder, job.run.keep_student)
 
 
-def _outcome(job: Job) -> dict[str, Any]:
+def _outcome(job: Job) -> Record:
     try:
+        plugins.use(job.run.plugins)
         hush()
         from ilkd_bench.training import train  # only here: torch takes seconds to import
 
-        return {"status": "done"} | train.run(job.config, job.science, job.folder)
+        measured = train.train(job.run, job.folder)
+        return job.record_with(**measured.model_dump(), status="done", reason=None)
     except Incompatible as reason:
-        return {"status": "skipped", "reason": str(reason)}
+        return job.record_with(status="skipped", reason=str(reason))
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
         _write(files.write_text, job.folder / "error.txt", traceback.format_exc())
-        return {"status": "failed", "reason": f"{kind}{error}"}
+        return job.record_with(status="failed", reason=f"{kind}{error}")
 
 
 def _write(write: Callable[[Path, Any], None], path: Path, content: Any) -> None:
@@ -159,19 +179,18 @@ def _write(write: Callable[[Path, Any], None], path: Path, content: Any) -> None
         log.error("%s cannot be written: %s", path, error.strerror)
 
 
-def summary(record: dict[str, Any], folder: Path) -> str:
+def summary(record: Record, folder: Path) -> str:
     """Return one line for a person: who, what came out, how long, and where it is."""
-    config = record["config"]
-    pair = f"{config['teacher']['name']} -> {config['student']['name']}"
-    who = f"{config['task']['name']}, {pair}, {config['method']['name']}, seed {config['seed']}"
-    if record["status"] != "done":
+    pair = f"{record.teacher_name} -> {record.student}"
+    who = f"{record.task}, {pair}, {record.method}, seed {record.config['seed']}"
+    if not isinstance(record, Done):
         trace = folder / "error.txt"
         more = f" (traceback: {trace})" if trace.is_file() else ""
-        return f"{who}: {record['status']}, {record['reason']}{more}"
+        return f"{who}: {record.status}, {record.reason}{more}"
     scores = ", ".join(
         f"{split} {name} {value:.4f}"
-        for split, values in record["scores"].items()
+        for split, values in record.scores.items()
         for name, value in values.items()
         if name != "n"
     )
-    return f"{who}: {scores}; {sum(record['seconds'].values()):.1f} s; {folder}"
+    return f"{who}: {scores}; {sum(record.seconds.values()):.1f} s; {folder}"

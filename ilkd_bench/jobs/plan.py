@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -13,48 +13,74 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ilkd_bench.data import tasks
 from ilkd_bench.jobs import best_setting
 from ilkd_bench.jobs.job import Job
-from ilkd_bench.settings import checks, identity
+from ilkd_bench.plumbing.command import nearest, run_line
+from ilkd_bench.plumbing.hardware import precision_used
+from ilkd_bench.settings import plugins
 from ilkd_bench.settings.groups import ROOT
+from ilkd_bench.settings.run import PLUMBING, SCIENCE, Run, require_effect
 from ilkd_bench.types import BadInput
 
 OmegaConf.register_new_resolver("root", lambda: str(ROOT), replace=True)
 
 
-def job(config: dict[str, Any], given: set[str] | None = None, words: Sequence[str] = ()) -> Job:
+class PluginFolder(SearchPathPlugin):
+    """Where Hydra finds the YAMLs of plugins."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        folder = plugins.in_use()
+        if folder is not None:
+            search_path.append("plugins", f"file://{folder / 'conf'}")
+            if (folder / "sweeps").is_dir():
+                search_path.append("plugins", f"file://{folder}")
+
+
+Plugins.instance().register(PluginFolder)
+
+
+def job(
+    config: dict[str, Any],
+    typed: set[str] | None = None,
+    words: Sequence[str] = (),
+    *,
+    here: bool = True,
+) -> Job:
     """Check a resolved configuration and find its identity.
 
     Args:
-        given: dotted keys that the user typed.
+        typed: dotted keys that the user set.
         words: the overrides that select this run.
+        here: the run takes place on this machine, which says what `precision=auto` is.
 
     Raises:
         BadInput: a value is not allowed, or has no effect, or there is no data for it.
     """
-    config["task"]["ood"] = config["task"]["ood"] or {}  # task.ood=null: score no other domain
+    words = _with_plugins(config["plugins"], words)
     undecided = [key for key in best_setting.KEYS if config[key] == best_setting.BEST]
-    config |= dict.fromkeys(undecided, 1)
-    checks.check(config)
-    checks.without_effect(config, given or set())
-    task = tasks.Task(**config["task"])
-    data_dir = None if config["data_dir"] is None else Path(config["data_dir"])
-    data = tasks.fingerprints(task, data_dir, Path(config["cache_dir"]))
-    science = identity.science(config, data)
+    run = Run.of(config | dict.fromkeys(undecided, 1))
+    require_effect(run, typed or set())
+    data_dir = None if run.data_dir is None else Path(run.data_dir)
+    run = run.but(data=tasks.fingerprints(run.task, data_dir, run.cache))
+    if here:
+        run = run.but(precision=precision_used(run.precision, run.trainer.accelerator))
     if undecided:
-        config |= best_setting.best(config, science, undecided)
-        science = identity.science(config, data)
-        decided = {f"{key}={best_setting.BEST}": f"{key}={config[key]}" for key in undecided}
+        best = best_setting.best(run, undecided)
+        run = run.but(**best)
+        decided = {f"{key}={best_setting.BEST}": f"{key}={best[key]}" for key in undecided}
         words = [decided.get(word, word) for word in words]
-    return Job(config, science, tuple(words))
+    return Job(run, tuple(words))
 
 
 def asks_for_information(argv: Sequence[str]) -> bool:
@@ -86,15 +112,51 @@ def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
         BadInput: a key, choice or value is wrong, or several values are given without `-m`.
     """
     args = get_args_parser().parse_args(argv)
+    use_plugins(argv)
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         try:
-            return _plan(args.overrides, multirun=bool(args.multirun), repeat=repeat)
+            return _plan(
+                args.overrides,
+                multirun=bool(args.multirun),
+                repeat=repeat,
+                here=not uses_other_launcher(argv),
+            )
         except (HydraException, OmegaConfBaseException) as error:
-            told = str(error).partition("\nConfig search path")[0].partition("\nSee https")[0]
-            raise BadInput(told) from error
+            reason = str(error).partition("\nConfig search path")[0].partition("\nSee https")[0]
+            raise BadInput(reason) from error
 
 
-def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool) -> list[Job]:
+def use_plugins(argv: Sequence[str]) -> None:
+    """Find the plugins that a command line names, or the environment where it names none.
+
+    Raises:
+        BadInput: their folder is not as it should be.
+    """
+    typed = [w for w in get_args_parser().parse_args(argv).overrides if w.startswith("plugins=")]
+    try:
+        overrides = OverridesParser.create().parse_overrides(typed)
+    except HydraException as error:
+        raise BadInput(str(error).partition("\nSee https")[0]) from error
+    if any(override.is_sweep_override() for override in overrides):
+        raise BadInput(f"{typed[0]}: allowed is one folder for all runs of a command")
+    folder = overrides[-1].value() if overrides else plugins.in_use()
+    plugins.use(None if folder is None else str(folder))
+
+
+def _with_plugins(folder: str | None, words: Sequence[str]) -> Sequence[str]:
+    """Return the words of a run with the plugins that it was planned with, and use these."""
+    if folder is None:
+        return words
+    if plugins.in_use() != Path(folder).absolute():  # in a process that a launcher started
+        plugins.use(folder)
+    if any(word.startswith("plugins=") for word in words):
+        return words
+    if re.fullmatch(r"[\w./+-]+", folder) is None:
+        folder = "'" + folder.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return [*words, f"plugins={folder}"]
+
+
+def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool, here: bool) -> list[Job]:
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     overrides = parser.parse_overrides(list(typed))
     _check_keys(overrides)
@@ -106,7 +168,7 @@ def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool) -> list[Job]:
     if swept and not (multirun or hydra.sweeper.params):
         raise BadInput(
             f"{_line(swept[0])} gives several values: add -m to run them all "
-            f"(python -m ilkd_bench.run -m {' '.join(typed)})"
+            f"({run_line(['-m', *typed])})"
         )
     lines = [f"{key}={value}" for key, value in params.items()] + list(typed)
     if repeats(typed):
@@ -120,8 +182,8 @@ def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool) -> list[Job]:
         for line in job_lines:
             if line not in parsed:
                 parsed[line] = parser.parse_override(line)
-        one = _one([parsed[line] for line in job_lines], composed, as_typed)
-        jobs.setdefault(one.id, one)
+        planned = _job([parsed[line] for line in job_lines], composed, as_typed, here)
+        jobs.setdefault(planned.id, planned)
     return list(jobs.values())
 
 
@@ -150,10 +212,11 @@ def _stage(overrides: Sequence[Override], *, repeat: bool) -> list[str]:
     return lines
 
 
-def _one(
+def _job(
     overrides: Sequence[Override],
     composed: dict[tuple[str, ...], DictConfig],
     as_typed: dict[str, str],
+    here: bool,
 ) -> Job:
     plain = [o for o in overrides if _is_plain(o)]
     structure = tuple(_line(o) for o in overrides if not _is_plain(o))
@@ -168,15 +231,19 @@ def _one(
         for o in overrides
         if o.key_or_group not in ("sweeps", "protocol")
     ]
-    return job(resolved, {o.key_or_group for o in plain}, words)
+    return job(resolved, {o.key_or_group for o in plain}, words, here=here)
 
 
 def _line(override: Override) -> str:
     return override.input_line or ""
 
 
-@cache
 def _options(group: str) -> list[str]:
+    return _options_with(group, plugins.in_use())
+
+
+@cache
+def _options_with(group: str, folder: Path | None) -> list[str]:
     return list(GlobalHydra.instance().config_loader().get_group_options(group))
 
 
@@ -188,7 +255,7 @@ def _is_plain(override: Override) -> bool:
 
 def _check_keys(overrides: Sequence[Override]) -> None:
     """Refuse unknown choices and top-level keys before Hydra does, naming the nearest ones."""
-    keys = sorted(identity.SCIENCE | identity.PLUMBING)
+    keys = sorted(SCIENCE | PLUMBING)
     for override in overrides:
         key = override.key_or_group
         top = key.split(".")[0]
@@ -199,23 +266,17 @@ def _check_keys(overrides: Sequence[Override]) -> None:
                 f"{_line(override)}: settings are neither added nor removed; type {key}=VALUE"
             )
         if top not in keys:
-            raise BadInput(f"{key} is no setting: {_nearest(top, keys)}")
+            raise BadInput(f"{key} is no setting: {nearest(top, keys)}")
         options = _options(key)
         for value in _values(override) if options else []:
             if str(value) not in options:
-                raise BadInput(f"{key}={value} is unknown: {_nearest(str(value), options)}")
+                raise BadInput(f"{key}={value} is unknown: {nearest(str(value), options)}")
 
 
 def _values(override: Override) -> list[Any]:
     if override.is_sweep_override():
         return list(override.sweep_string_iterator())
     return [override.value()]
-
-
-def _nearest(wrong: str, allowed: Sequence[str]) -> str:
-    close = difflib.get_close_matches(wrong, allowed, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    return f"{hint}Allowed are {', '.join(allowed)}"
 
 
 def _apply(config: DictConfig, override: Override) -> None:
@@ -236,7 +297,7 @@ def _apply(config: DictConfig, override: Override) -> None:
     whose = f" for {parents[0]}={group.name}" if isinstance(group, DictConfig) else ""
     raise BadInput(
         f"{key} is no setting{whose}, so it would have no effect: "
-        f"{_nearest(part, sorted(map(str, node)))}"
+        f"{nearest(part, sorted(map(str, node)))}"
     )
 
 
@@ -247,7 +308,7 @@ def require_writable(jobs: Sequence[Job]) -> None:
         BadInput: that is not possible.
     """
     for key in ("results_dir", "cache_dir"):
-        for folder in {job.config[key] for job in jobs}:
+        for folder in {getattr(job.run, key) for job in jobs}:
             check_writable(key, Path(folder))
 
 

@@ -13,10 +13,11 @@ from rich.filesize import decimal
 
 from ilkd_bench.jobs.job import Job, execute, summary
 from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing.command import line
 from ilkd_bench.plumbing.logs import terminal_lines
 from ilkd_bench.records import retention
 from ilkd_bench.records.cells import cell
-from ilkd_bench.records.record import read_record
+from ilkd_bench.records.record import Done, read_record
 
 log = logging.getLogger("ilkd_bench")
 
@@ -34,16 +35,16 @@ class Sweep:
 
     def carry_out(self) -> None:
         """Do every run that is not done; those that another process is at come last."""
-        left = self.jobs
-        while left:
-            held = [job for job in left if not self._pass(job, wait=False)]
-            if len(held) == len(left):  # nothing is left but what others are at
+        rest = self.jobs
+        while rest:
+            held = [job for job in rest if not self._pass(job, wait=False)]
+            if len(held) == len(rest):  # nothing is left but what others are at
                 self._pass(held.pop(0), wait=True)
-            left = held
+            rest = held
 
     def _pass(self, job: Job, *, wait: bool) -> bool:
         """Bring a run to its end; False if another process is at it and we do not wait."""
-        if job.config["fail_fast"] and "failed" in self.states.values():
+        if job.run.fail_fast and "failed" in self.states.values():
             return True  # left as it is
         record = read_record(job.folder)
         if job.is_done(record):
@@ -57,7 +58,7 @@ class Sweep:
         done = execute(job, self.line(), wait=wait)
         if done is None:  # another sweep has begun it in the meantime
             return False
-        self.states[job.id] = done["status"]
+        self.states[job.id] = done.status
         self._seconds.append(time.monotonic() - started)
         return True
 
@@ -65,14 +66,14 @@ class Sweep:
         """Return how far the sweep is; empty for a single run."""
         if len(self.jobs) == 1:
             return ""
-        left = len(self.jobs) - len(self.states)
-        told = [
+        remaining = len(self.jobs) - len(self.states)
+        counts = [
             f"{count} {state}" for state, count in sorted(Counter(self.states.values()).items())
         ]
-        told.append(f"{left} left")
+        counts.append(f"{remaining} left")
         if self._seconds:
-            told.append(f"about {duration(left * sum(self._seconds) / len(self._seconds))}")
-        return ", ".join(told)
+            counts.append(f"about {duration(remaining * sum(self._seconds) / len(self._seconds))}")
+        return ", ".join(counts)
 
 
 def duration(seconds: float) -> str:
@@ -85,20 +86,20 @@ def duration(seconds: float) -> str:
 
 def announce(jobs: Sequence[Job]) -> None:
     """Tell how many runs are left and how much room they need."""
-    left = [job for job in jobs if not job.is_done(read_record(job.folder))]
-    if len(jobs) == 1 or not left:
+    to_do = [job for job in jobs if not job.is_done(read_record(job.folder))]
+    if len(jobs) == 1 or not to_do:
         return
-    cells = len({cell(job.science) for job in left})
-    need = retention.room([job.config for job in left], cells)
-    results_dir = Path(jobs[0].config["results_dir"])
+    cells = len({cell(job.run.identity) for job in to_do})
+    need = retention.room([job.run for job in to_do], cells)
+    results_dir = Path(jobs[0].run.results_dir)
     free = shutil.disk_usage(results_dir).free
-    told = (
+    room = (
         "" if need is None else f"students and checkpoints take about {decimal(int(need * 1e6))}, "
     )
     with terminal_lines():
         log.info(
             "%d runs, %d of them to do; %s%s are free in %s",
-            *(len(jobs), len(left), told, decimal(free), results_dir),
+            *(len(jobs), len(to_do), room, decimal(free), results_dir),
         )
         if need is not None and need * 1e6 > free:
             log.warning("that is too little room: give results_dir=DIR or keep_student=none")
@@ -106,18 +107,20 @@ def announce(jobs: Sequence[Job]) -> None:
 
 def report(jobs: Sequence[Job]) -> int:
     """Print the summary of a sweep and return the exit code."""
-    found = [(job, read_record(job.folder) or {"status": "missing"}) for job in jobs]
-    counts = Counter(record["status"] for _, record in found)
-    results_dir = Path(jobs[0].config["results_dir"])
+    records = [(job, read_record(job.folder)) for job in jobs]
+    counts = Counter("missing" if record is None else record.status for _, record in records)
+    results_dir = Path(jobs[0].run.results_dir)
     if len(jobs) > 1:
-        told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-        print(f"{len(jobs)} runs: {told}")
-        for job, record in found:
-            if record["status"] != "done":
-                print(f"  {record['status']}: {job.folder}: {record.get('reason')}")
+        states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        print(f"{len(jobs)} runs: {states}")
+        for job, record in records:
+            if record is None:
+                print(f"  missing: {job.folder}")
+            elif not isinstance(record, Done):
+                print(f"  {record.status}: {job.folder}: {record.reason}")
             elif len(jobs) <= SHOWN:
                 print(f"  done: {job.folder}")
     if counts["done"]:
-        where = "" if str(results_dir) == "results" else f" --results-dir {results_dir}"
-        print(f"records: {results_dir / 'runs'}; table: python -m ilkd_bench.tables{where}")
+        where = [] if str(results_dir) == "results" else ["--results-dir", results_dir]
+        print(f"records: {results_dir / 'runs'}; table: {line('tables', *where)}")
     return 0 if set(counts) <= {"done", "skipped"} else 1

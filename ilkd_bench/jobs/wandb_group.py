@@ -7,9 +7,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from ilkd_bench.jobs.job import Job
+from ilkd_bench.plumbing.files import digest
+from ilkd_bench.settings.run import PLUMBING, Run, WandB
 from ilkd_bench.training import wandb_process
 
 log = logging.getLogger(__name__)
@@ -27,28 +31,39 @@ CHECK = 30
 # ---------------------------------------------------------------------------- before the sweep
 
 
-def prepare(configs: Iterable[dict[str, Any]], typed: Sequence[str]) -> None:
+def prepare(jobs: Sequence[Job], words: Sequence[str]) -> list[Job]:
     """Settle group and mode of all runs of a command, with one warning if they stay offline.
 
     Args:
-        configs: resolved configurations, changed in place under `logger`.
-        typed: the command line.
+        words: the command line.
     """
-    choices = [c["logger"] for c in configs if c["logger"]["name"] == "wandb"]
-    for choice in choices:
-        if choice["group"] is None:
-            choice["group"] = group(typed)
-        if choice["mode"] == "auto":
-            choice["mode"] = os.environ.get("WANDB_MODE", "online")
-    online = [choice for choice in choices if choice["mode"] == "online"]
+    settled = [_settled(job, words) for job in jobs]
+    online = any(_mode(job) == "online" for job in settled)
     reason = obstacle() if online else ""
     if reason:
         log.warning(
             "W&B: %s; the runs are kept offline, for `wandb sync` (docs/tracking.md)", reason
         )
-        for choice in online:
-            choice["mode"] = "offline"
         os.environ["WANDB_MODE"] = "offline"  # asked and told once, for what is started later too
+        settled = [_with(job, mode="offline") if _mode(job) == "online" else job for job in settled]
+    return settled
+
+
+def _mode(job: Job) -> str | None:
+    return job.run.logger.mode if isinstance(job.run.logger, WandB) else None
+
+
+def _settled(job: Job, words: Sequence[str]) -> Job:
+    logger = job.run.logger
+    if not isinstance(logger, WandB):
+        return job
+    mode = os.environ.get("WANDB_MODE", "online") if logger.mode == "auto" else logger.mode
+    return _with(job, mode=mode, group=group(words) if logger.group is None else logger.group)
+
+
+def _with(job: Job, **changes: Any) -> Job:
+    """Return a job with other settings of its logger."""
+    return replace(job, run=job.run.but(logger=job.run.logger.model_copy(update=changes)))
 
 
 def group(typed: Sequence[str]) -> str:
@@ -56,15 +71,11 @@ def group(typed: Sequence[str]) -> str:
 
     Words that change no result (folders, logger, hardware) are left out; the order does not count.
     """
-    # Here only: the process of W&B must do without the package.
-    from ilkd_bench.plumbing import files
-    from ilkd_bench.settings import identity
-
     presets, others = [], []
     for word in typed:
         key, equals, value = word.lstrip("+~").partition("=")
         top = re.split(r"[./]", key)[0]
-        if not equals or top in {"seed", "hydra"} | identity.PLUMBING:
+        if not equals or top in {"seed", "hydra"} | PLUMBING:
             continue
         if top == "sweeps":
             presets.append(value)
@@ -74,16 +85,16 @@ def group(typed: Sequence[str]) -> str:
     name = " ".join([*presets, *others]) or "defaults"
     if len(name) <= LONGEST_GROUP:
         return name
-    mark = files.digest(name)[:8]
+    mark = digest(name)[:8]
     return f"{name[: LONGEST_GROUP - len(mark) - 1]} {mark}"
 
 
-def words(choice: dict[str, Any]) -> list[str]:
+def words(run: Run) -> list[str]:
     """Return what another launcher of Hydra has to be told: it composes the settings again."""
-    if choice["name"] != "wandb":
+    if not isinstance(run.logger, WandB):
         return []
-    name = choice["group"].replace("'", "\\'").replace("${", "\\${")
-    return [f"logger.group='{name}'", f"logger.mode={choice['mode']}"]
+    name = (run.logger.group or "").replace("'", "\\'").replace("${", "\\${")
+    return [f"logger.group='{name}'", f"logger.mode={run.logger.mode}"]
 
 
 def obstacle() -> str:

@@ -113,9 +113,9 @@ class CoDIR(Vanilla):
         classes = torch.arange(rows) if self.regression else labels[order].long()
         _, classes, sizes = torch.unique(classes, return_inverse=True, return_counts=True)
         if len(sizes) < 2:
-            found = "a single row" if self.regression else f"{rows} rows of a single class"
+            seen = "a single row" if self.regression else f"{rows} rows of a single class"
             raise BadInput(
-                f"there is nothing to tell a training row from: {found}. Take others, or more of "
+                f"there is nothing to tell a training row from: {seen}. Take others, or more of "
                 "them (limit_train=)"
             )
         self.ranked = torch.argsort(classes, stable=True)
@@ -132,9 +132,9 @@ class CoDIR(Vanilla):
         log_z = torch.where(known, self.normalisers, self._normalisers(scores.detach())).log()
         log_p = scores - log_z[:, None, None]
         log_noise = math.log(self.negatives / len(self.numbers))  # of K / N
-        own = softplus(log_noise - log_p[..., 0])  # -log(p / (p + K / N)), [2, B]
+        positives = softplus(log_noise - log_p[..., 0])  # -log(p / (p + K / N)), [2, B]
         others = softplus(log_p[..., 1:] - log_noise).sum(-1)  # [2, B]
-        return super().loss(s, t, batch, clock) | {"codir": (own + others).mean()}
+        return super().loss(s, t, batch, clock) | {"codir": (positives + others).mean()}
 
     def remember(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> None:
         """Fix Z in the first step, and let the banks take the vectors of this batch.

@@ -44,7 +44,9 @@ class TAKD(Vanilla):
         if not chain:
             raise BadInput("method.assistants=[]: without assistants this is method=vanilla")
         depths = [
-            positive("assistants", one, whole=True) for one in chain if not isinstance(one, str)
+            positive("assistants", depth, whole=True)
+            for depth in chain
+            if not isinstance(depth, str)
         ]
         falling = [teacher.layers, *depths, student.layers]
         if depths and falling != sorted(set(falling), reverse=True):

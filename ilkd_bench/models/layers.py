@@ -60,8 +60,8 @@ def _projection(layer: Any, name: str) -> nn.Module:
     attention = getattr(layer.attention, "self", layer.attention)
     for word in PROJECTIONS[name]:
         if hasattr(attention, word):
-            found: nn.Module = getattr(attention, word)
-            return found
+            projection: nn.Module = getattr(attention, word)
+            return projection
     raise Incompatible(f"a {type(attention).__name__} has no {name} that could be compared")
 
 
@@ -96,9 +96,9 @@ def check_copy(student: PreTrainedModel, teacher: PreTrainedModel, layers: Seque
         BadInput: the two are of another family or size, or the numbers do not fit.
     """
     _check_numbers(layers, len(layers_of(teacher)))
-    own = len(layers_of(student))
-    if len(layers) != own:
-        raise BadInput(f"student.teacher_layers={list(layers)}: the student has {own} layers")
+    depth = len(layers_of(student))
+    if len(layers) != depth:
+        raise BadInput(f"student.teacher_layers={list(layers)}: the student has {depth} layers")
     sizes = [
         (c.model_type, c.hidden_size, c.num_attention_heads, c.vocab_size)
         for c in (student.config, teacher.config)

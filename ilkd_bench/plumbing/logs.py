@@ -19,15 +19,17 @@ def terminal_lines() -> Iterator[None]:
     """Show our own lines on the terminal; what libraries say never gets there."""
     root = logging.getLogger()
     before = [(logger, logger.handlers, logger.level) for logger in (root, log)]
-    root.handlers, root.level = [logging.NullHandler()], logging.INFO
-    log.handlers, log.level = [Lines()], logging.INFO
+    root.handlers, log.handlers = [logging.NullHandler()], [Lines()]
+    root.setLevel(logging.INFO)
+    log.setLevel(logging.INFO)
     logging.captureWarnings(True)
     try:
         yield
     finally:
         logging.captureWarnings(False)
         for logger, handlers, level in before:
-            logger.handlers, logger.level = handlers, level
+            logger.handlers = handlers
+            logger.setLevel(level)  # loggers below remember what is enabled until this is called
 
 
 class RunLog(logging.FileHandler):

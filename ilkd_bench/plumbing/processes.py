@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import forkserver
+from multiprocessing import forkserver, spawn
 from types import FrameType
 from typing import Any
 
@@ -22,6 +22,11 @@ PRELOAD = ["ilkd_bench.training.train", "ilkd_bench.jobs.job"]
 
 GRACE = 60
 """Seconds that an interrupted job has to clean up."""
+
+NAME = "ilkd_bench job"
+"""Of the processes that are started here."""
+
+_starting = threading.Lock()
 
 
 class Terminated(KeyboardInterrupt):
@@ -38,10 +43,10 @@ def alone(work: Callable[..., None], *arguments: Any) -> int:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
-    process = context.Process(target=_inside, args=(work, arguments))
+    process = context.Process(target=_inside, args=(work, arguments), name=NAME)
     with _no_interrupt():
         forkserver.ensure_running()
-    with _known_start_method():
+    with _starting, _known_start_method(), _without_main():
         process.start()
     try:
         process.join()
@@ -75,6 +80,27 @@ def _known_start_method() -> Iterator[None]:
         yield
     finally:
         multiprocessing.set_start_method(before, force=True)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Have the new process leave the script of this one alone.
+
+    It would import it, so a script without an `if __name__ == "__main__"` would begin again there.
+    """
+    told = spawn.get_preparation_data
+
+    def shortened(name: str) -> dict[str, Any]:
+        data = told(name)
+        if name == NAME:  # another thread may be starting a process of its own
+            data = {key: value for key, value in data.items() if not key.startswith("init_main")}
+        return data
+
+    spawn.get_preparation_data = shortened
+    try:
+        yield
+    finally:
+        spawn.get_preparation_data = told
 
 
 def _stop(process: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sized
 from typing import Protocol, TypeVar
 
@@ -10,7 +11,17 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-console = Console(stderr=True)
+
+class Terminal(Console):
+    """Standard error; nothing is shown any more once nobody reads it, and the runs go on."""
+
+    def on_broken_pipe(self) -> None:
+        """Go on in silence, where rich would exit."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())  # for what is left to flush
+
+
+console = Terminal(stderr=True)
 
 heading = ""
 """Shown above every bar of this process: how far the sweep is."""

@@ -9,28 +9,14 @@ from ilkd_bench.plumbing import files
 from ilkd_bench.settings.groups import defaults
 
 SWEPT = ("seed", "lr", "batch_size")
-"""What differs between the runs of a cell."""
-
-
-def cell(science: dict[str, Any]) -> str:
-    """Return what the runs of one cell of the table have in common."""
-    return files.digest({key: value for key, value in science.items() if key not in SWEPT})
-
-
-def dev_score(record: dict[str, Any]) -> float:
-    """Return the dev score that a record is chosen by."""
-    split, metric = record["monitor"].split("/")
-    score: float = record["scores"][split][metric]
-    return score
-
-
-SWEPT = ("seed", "lr", "batch_size")
 """What a cell of a table averages over or selects."""
 
 LIMITS = ("limit_train", "limit_eval")
 
 
-# --- where a run belongs
+def cell(science: dict[str, Any]) -> str:
+    """Return what the runs of one cell of the table have in common."""
+    return files.digest({key: value for key, value in science.items() if key not in SWEPT})
 
 
 def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -46,10 +32,14 @@ def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def difference(settings: dict[str, Any], others: Iterable[dict[str, Any]]) -> str:
     """Return the settings that are not the same in all of `others`, as `key=value` words."""
-    mine, theirs = flat(settings), [flat(other) for other in others]
+    flat_settings, flat_others = flat(settings), [flat(other) for other in others]
     absent = object()
-    keys = [key for key, value in mine.items() if any(o.get(key, absent) != value for o in theirs)]
-    return " ".join(f"{key}={mine[key]}" for key in sorted(keys))
+    keys = [
+        key
+        for key, value in flat_settings.items()
+        if any(other.get(key, absent) != value for other in flat_others)
+    ]
+    return " ".join(f"{key}={flat_settings[key]}" for key in sorted(keys))
 
 
 def setting(config: dict[str, Any]) -> dict[str, Any]:
@@ -58,8 +48,8 @@ def setting(config: dict[str, Any]) -> dict[str, Any]:
     A given teacher is a checkpoint of its own for every task, and belongs to the task here; what
     assistants are made of belongs to the method.
     """
-    own = ("method", "assistants", "task", "data", *SWEPT)
-    shared = {k: v for k, v in config.items() if k not in own}
+    elsewhere = ("method", "assistants", "task", "data", *SWEPT)
+    shared = {k: v for k, v in config.items() if k not in elsewhere}
     return shared | {"teacher": {k: v for k, v in config["teacher"].items() if k != "checkpoint"}}
 
 
@@ -67,14 +57,13 @@ def place(config: dict[str, Any]) -> dict[str, str]:
     """Return the section, row and column of a run: runs with other settings never share a cell."""
     method, task = config["method"], config["task"]
     known = defaults("method", method["name"])
-    told = ("name",) if known else ("name", "_target_")  # the name says enough
-    changed = difference({k: v for k, v in method.items() if k not in told}, [known])
-    given = config["teacher"].get("checkpoint")
-    if given is not None and "assistants" in config:  # else the recipe is the section's
+    changed = difference({k: v for k, v in method.items() if k != "name"}, [known])
+    checkpoint = config["teacher"].get("checkpoint")
+    if checkpoint is not None and "assistants" in config:  # else the recipe is the section's
         usual = defaults("teacher", config["teacher"]["name"]).get("recipe", {})
         recipe = difference({"recipe": config["assistants"]["recipe"]}, [{"recipe": usual}])
         changed = f"{changed} {recipe}".strip()
-    seen = [task, config["data"], *([] if given is None else [given])]
+    seen = [task, config["data"], *([] if checkpoint is None else [checkpoint])]
     return {
         "section": files.digest(setting(config))[:8],
         "method": f"{method['name']} ({changed})" if changed else method["name"],

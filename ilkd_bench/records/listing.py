@@ -5,23 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from fnmatch import fnmatchcase
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from rich.cells import cell_len, chop_cells, set_cell_size
-
 from ilkd_bench.plumbing import files
-from ilkd_bench.records.record import Damaged, examine, run_folders
+from ilkd_bench.plumbing.command import no_runs, run_line
+from ilkd_bench.plumbing.table import plain, table
+from ilkd_bench.records.folders import Damaged, examine, run_folders
 from ilkd_bench.types import BadInput
-
-RUN = "python -m ilkd_bench.run"
 
 STATES = {
     "done": "green",
@@ -35,8 +31,6 @@ STATES = {
 """State -> its colour. `stopped`: begun, and no process is at it now; `missing`: only planned."""
 
 FILTERS = ("task", "method", "teacher", "student")
-CANDIDATES = 10
-"""Runs that a message about an ambiguous id names."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +126,8 @@ def _moment(seconds: float) -> str:
 
 
 def command(words: Any) -> str | None:
-    """Return the line that runs these words, quoted for a shell."""
-    return shlex.join([*RUN.split(), *map(str, words)]) if isinstance(words, list) else None
+    """Return the line that runs the words of a record; None where it has none."""
+    return run_line(words) if isinstance(words, list) else None
 
 
 def look(folder: Path) -> Run | None:
@@ -160,12 +154,9 @@ def load(results_dir: Path) -> list[Run]:
         BadInput: there is no such folder.
     """
     if not (results_dir / "runs").is_dir():
-        raise BadInput(
-            f"no runs in {results_dir}: give --results-dir DIR, or run something first, e.g. "
-            f"{RUN} -m method=rail_l,pkd,alp seed=0,1,2,3,4"
-        )
-    found = [run for run in map(look, run_folders(results_dir)) if run is not None]
-    return sorted(found, key=_order)
+        raise no_runs(results_dir)
+    runs = [run for run in map(look, run_folders(results_dir)) if run is not None]
+    return sorted(runs, key=_order)
 
 
 def _order(run: Run) -> tuple[Any, ...]:
@@ -190,8 +181,8 @@ def _match(run: Run, key: str, pattern: str) -> bool:
 # --------------------------------------------------------------------------------------- the output
 
 
-def _shown(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+def _text_of(number: float | None, form: str) -> str:
+    return "" if number is None else format(number, form)
 
 
 COLUMNS: dict[str, Callable[[Run], str]] = {
@@ -199,73 +190,40 @@ COLUMNS: dict[str, Callable[[Run], str]] = {
     "task": lambda run: run.task,
     "pair": lambda run: run.pair,
     "method": lambda run: run.method,
-    "seed": lambda run: _shown(run.seed, "g"),
-    "lr": lambda run: _shown(run.lr, "g"),
-    "batch": lambda run: _shown(run.batch_size, "g"),
-    "dev": lambda run: _shown(run.dev, ".4f"),
-    "teacher": lambda run: _shown(run.teacher_dev, ".4f"),
-    "seconds": lambda run: _shown(run.seconds, ".1f"),
+    "seed": lambda run: _text_of(run.seed, "g"),
+    "lr": lambda run: _text_of(run.lr, "g"),
+    "batch": lambda run: _text_of(run.batch_size, "g"),
+    "dev": lambda run: _text_of(run.dev, ".4f"),
+    "teacher": lambda run: _text_of(run.teacher_dev, ".4f"),
+    "seconds": lambda run: _text_of(run.seconds, ".1f"),
     "when": lambda run: (run.when or "")[:16].replace("T", " "),
     "id": lambda run: run.id,
 }
 NUMBERS = frozenset("seed lr batch dev teacher seconds".split())
 FOLDED = ("task", "pair", "method")
-"""Columns that go on in the next line where the terminal is narrow, but for `NARROWEST` cells."""
-
-NARROWEST = 8
 DROPPED = ("when", "seconds", "teacher")
-"""Columns that are left out, in this order, where folding is not enough."""
+"""Columns that a narrow terminal does without, in this order."""
 
 
-def table(runs: Sequence[Run], width: int | None) -> Iterator[str]:
-    """Yield the lines of the listing, the head first.
-
-    rich's own table takes a millisecond a row: too long for thousands of runs.
+def rows(runs: Sequence[Run], width: int | None) -> list[str]:
+    """Return a line per run, after a head, and why records are damaged.
 
     Args:
         width: of the terminal; None: whole lines.
     """
-    columns = {n: [n, *(_plain(show(run)) for run in runs)] for n, show in COLUMNS.items()}
-    widths = {name: max(map(cell_len, column)) for name, column in columns.items()}
-    left_out = []
-    if width is not None:
-        for name in DROPPED:
-            least = {n: min(w, NARROWEST) if n in FOLDED else w for n, w in widths.items()}
-            if _total(least) > width:
-                left_out.append(name)
-                del columns[name], widths[name]
-        while _total(widths) > width:
-            widest = max(FOLDED, key=widths.__getitem__)
-            if widths[widest] <= NARROWEST:
-                break
-            widths[widest] -= 1
-    for row in zip(*columns.values(), strict=True):
-        cells = [
-            chop_cells(cell, w) if cell_len(cell) > w else [cell]
-            for cell, w in zip(row, widths.values(), strict=True)
-        ]
-        for line in zip_longest(*cells, fillvalue=""):
-            yield "  ".join(map(_padded, line, widths, widths.values())).rstrip()
-    if left_out:
-        yield f"left out: {', '.join(left_out)} (a wider terminal or --format csv shows them)"
-
-
-def _total(widths: dict[str, int]) -> int:
-    return sum(widths.values()) + 2 * (len(widths) - 1)
-
-
-def _padded(cell: str, name: str, width: int) -> str:
-    if name in NUMBERS:
-        return " " * (width - cell_len(cell)) + cell
-    return set_cell_size(cell, width)
-
-
-def _plain(text: str) -> str:
-    """Return a text that cannot move the cursor or begin a line."""
-    if text.isprintable():
-        return text
-    marked = "".join(c if c.isprintable() else "\n" for c in text)
-    return " ".join(part for part in marked.split("\n") if part)
+    if not runs:
+        return []
+    lines = table(
+        runs,
+        COLUMNS,
+        width=width,
+        numbers=NUMBERS,
+        folded=FOLDED,
+        dropped=DROPPED,
+        instead="a wider terminal or --format csv shows them",
+    )
+    damaged = [run for run in runs if run.state == "damaged"]
+    return lines + [plain(f"damaged: {run.folder}/record.json: {run.reason}") for run in damaged]
 
 
 def why_failed(run: Run) -> str:
@@ -275,13 +233,41 @@ def why_failed(run: Run) -> str:
     who += [
         f"{name} {COLUMNS[name](run)}" for name in ("seed", "lr", "batch") if COLUMNS[name](run)
     ]
-    return _plain(f"{run.id}  {', '.join(who)}: {run.reason or 'no reason given'}{where}")
+    return plain(f"{run.id}  {', '.join(who)}: {run.reason or 'no reason given'}{where}")
 
 
-def told(runs: Sequence[Run]) -> str:
+def counts(runs: Sequence[Run]) -> str:
     """Return how many runs are in each state."""
-    counts = Counter(run.state for run in runs)
-    return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+    number = Counter(run.state for run in runs)
+    return ", ".join(f"{number[state]} {state}" for state in STATES if number[state])
+
+
+def total(runs: Sequence[Run], number: int, results_dir: Path) -> str:
+    """Return the line below a listing.
+
+    Args:
+        number: of all runs in the folder.
+    """
+    of = "" if len(runs) == number else f" of {number}"
+    states = f": {counts(runs)}" if runs else ""
+    return f"{len(runs)}{of} runs in {results_dir / 'runs'}{states}"
+
+
+def to_do(runs: Sequence[Run], states: Sequence[str]) -> list[str]:
+    """Return the command of each run of a command line that is not done, and how many are.
+
+    Args:
+        states: patterns; only these have a line.
+    """
+    rest = [run for run in runs if run.state != "done"]
+    lines = [f"{run.state:<8} {run.command}" for run in in_states(rest, states)]
+    summary = f"{len(runs) - len(rest)} of {len(runs)} runs are done"
+    return [*lines, f"{summary}; {counts(rest)}" if rest else summary]
+
+
+def in_states(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
+    """Return the runs whose state matches one of some patterns."""
+    return [run for run in runs if any(fnmatchcase(run.state, p) for p in patterns)]
 
 
 def as_csv(runs: Sequence[Run]) -> str:
@@ -298,20 +284,14 @@ def as_json(runs: Sequence[Run]) -> str:
     return json.dumps([vars(run) for run in runs], indent=1, allow_nan=False) + "\n"
 
 
-def one(typed: str, runs: Sequence[Run]) -> str:
-    """Return the line that repeats the run whose id begins with what was typed.
+def command_of(folder: Path) -> str:
+    """Return the line that repeats the run of a folder.
 
     Raises:
-        BadInput: there is no such run, or more than one, or its record does not say.
+        BadInput: its record does not say.
     """
-    found = [run for run in runs if run.id.startswith(typed)]
-    if not found:
-        raise BadInput(f"no run has an id that begins with {typed}; list them without --command")
-    if len(found) > 1:
-        names = [f"{run.id} ({run.folder})" for run in found[:CANDIDATES]]
-        names += [f"{len(found) - CANDIDATES} more"] if len(found) > CANDIDATES else []
-        raise BadInput(f"{typed} begins {len(found)} ids: {', '.join(names)}. Type more of it")
-    if found[0].command is None:
-        why = f": {found[0].reason}" if found[0].state == "damaged" else " has no argv"
-        raise BadInput(f"the record in {found[0].folder} does not tell its command{why}")
-    return found[0].command
+    run = look(folder)
+    if run is None or run.command is None:
+        why = f": {run.reason}" if run and run.state == "damaged" else " has no argv"
+        raise BadInput(f"the record in {folder} does not tell its command{why}")
+    return run.command

@@ -1,132 +1,315 @@
-"""The record of a run: where it lies, how it is read and written."""
+"""The record of a run: one definition for whoever writes it and whoever reads it."""
 
 from __future__ import annotations
 
-import json
-import logging
-import os
-import shlex
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.plumbing.files import write_json
-from ilkd_bench.settings.identity import SCHEMA
+from ilkd_bench.records.cells import LIMITS, SWEPT, place
+from ilkd_bench.records.folders import Damaged, examine, run_folders
+from ilkd_bench.settings.identity import SCHEMA, run_id, upgraded
 from ilkd_bench.types import BadInput
 
-if TYPE_CHECKING:
-    pass
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a finite number, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-log = logging.getLogger(__name__)
-
-STATUSES = ("done", "failed", "skipped", "running")
-
-
-def set_aside(folder: Path) -> None:
-    """Rename a run's record, if it has one, to the first free `record-<n>.json`."""
-    if (folder / "record.json").is_file():
-        number = 1
-        while (folder / f"record-{number}.json").exists():
-            number += 1
-        os.replace(folder / "record.json", folder / f"record-{number}.json")
+def _at(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
-def run_folder(results_dir: Path, config: dict[str, Any], run_id: str) -> Path:
-    """Return the folder of a run: task, pair, method, then seed and identity."""
-    pair = f"{config['teacher']['name']}-{config['student']['name']}"
-    run = f"s{config['seed']}-{run_id}"
-    return results_dir / "runs" / config["task"]["name"] / pair / config["method"]["name"] / run
+def _flaw(sentence: str) -> PydanticCustomError:
+    return PydanticCustomError("flaw", "{sentence}", {"sentence": sentence})
 
 
-class Damaged(ValueError):
-    """A record that is not whole, or of a layout that this version does not know."""
+def _settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Require of a run's settings what every reader relies on."""
+    for path in ("teacher.name", "student.name", "method.name", "task.name", "task.metric"):
+        if not isinstance(_at(config, path), str):
+            raise _flaw(f"its config.{path} is missing")
+    for path in ("task.ood", "data"):
+        if not isinstance(_at(config, path), dict):
+            raise _flaw(f"its config.{path} is missing")
+    for key in SWEPT:
+        if not is_number(config.get(key)):
+            raise _flaw(f"its config.{key} is no number")
+    for key in (*LIMITS, "epochs", "max_length", "precision"):
+        if key not in config:
+            raise _flaw(f"its config.{key} is missing")
+    return config
 
 
-def examine(folder: Path) -> dict[str, Any]:
-    """Return a run's record.
+def _scores(scores: Any) -> Any:
+    """Require that every score is a number."""
+    if not isinstance(scores, dict) or not all(isinstance(v, dict) for v in scores.values()):
+        raise _flaw("it is done and has no scores")
+    for split, values in scores.items():
+        wrong = [name for name, value in values.items() if not is_number(value)]
+        if wrong:
+            raise _flaw(f"its score {split}/{wrong[0]} is no number: {values[wrong[0]]!r}")
+    return scores
+
+
+def _kept(kind: Callable[[Any], bool], otherwise: Any) -> BeforeValidator:
+    """Take what is of a kind; of what is not, a reader can do without."""
+    return BeforeValidator(lambda value: value if kind(value) else otherwise)
+
+
+def _numbers(value: Any) -> dict[str, Any]:
+    entries = value.items() if isinstance(value, dict) else ()
+    return {str(name): number for name, number in entries if is_number(number)}
+
+
+Text = Annotated[str | None, _kept(lambda v: isinstance(v, str), None)]
+Number = Annotated[float | None, _kept(is_number, None)]
+Numbers = Annotated[dict[str, float], BeforeValidator(_numbers)]
+Facts = Annotated[dict[str, Any], _kept(lambda v: isinstance(v, dict), {})]
+
+
+class Record(BaseModel):
+    """What is known of a run, whatever became of it.
+
+    Attributes:
+        id: of its settings, by the schema that it was written with.
+        argv: the words that select the run.
+        config: its identity as the present schema has it.
+        folder: where it was found, below the results folder; not in the file.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+    schema_: int = Field(alias="schema")
+    id: str
+    status: Literal["done", "failed", "skipped", "running"]
+    reason: Text = None
+    argv: Annotated[list[str] | None, _kept(lambda v: isinstance(v, list), None)] = None
+    config: Annotated[dict[str, Any], AfterValidator(_settings)]
+    folder: str = Field("", exclude=True)
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        name: str = self.config["task"]["name"]
+        return name
+
+    @property
+    def teacher_name(self) -> str:
+        """The teacher's name."""
+        name: str = self.config["teacher"]["name"]
+        return name
+
+    @property
+    def student(self) -> str:
+        """The student's name."""
+        name: str = self.config["student"]["name"]
+        return name
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+        name: str = self.config["method"]["name"]
+        return name
+
+    @cached_property
+    def place(self) -> dict[str, str]:
+        """Its section, row and column in the tables."""
+        return place(self.config)
+
+    @property
+    def words(self) -> list[str]:
+        """The words that select it; none where its file has none."""
+        return self.argv or []
+
+    @property
+    def limited(self) -> bool:
+        """Whether only a part of the rows was used."""
+        return any(self.config[key] is not None for key in LIMITS)
+
+    def content(self) -> dict[str, Any]:
+        """Return what stands in the file."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
+
+
+class Measured(BaseModel):
+    """What a run measured.
+
+    Attributes:
+        scores: by split and metric, in the metric's own unit; `n` counts the rows.
+        monitor: split and metric that chose the epoch, as `dev/accuracy`.
+        teacher: its key, its score on dev, and how it came about.
+        data: fingerprint of the splits, and their numbers of rows.
+        parameters: numbers of the models' parameters.
+        seconds: `setup`: models, rows and checks; `teacher`: its training, measuring and banks, and
+            those of assistants; `train`: the student's steps; `evaluate`. In schema 1 `teacher`
+            has the set-up too.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    scores: Annotated[dict[str, dict[str, float]], BeforeValidator(_scores)]
+    monitor: str
+    teacher: Facts = {}
+    best_epoch: Number = None
+    data: Facts = {}
+    parameters: Facts = {}
+    seconds: Numbers = {}
+    examples_per_second: Number = None
+    device: Text = None
+    precision: Text = None
+    versions: Facts = {}
+    git: Annotated[dict[str, Any] | None, _kept(lambda v: isinstance(v, dict), None)] = None
+
+    def model_post_init(self, _: Any) -> None:
+        """Require the score that chose the epoch, and the teacher's.
+
+        Raises:
+            PydanticCustomError: one of them is missing.
+        """
+        split, _, metric = self.monitor.rpartition("/")
+        if metric not in self.scores.get(split, {}):
+            raise _flaw(f"it lacks the score that chose its epoch, {self.monitor}")
+        if not isinstance(self.teacher.get("dev"), dict):
+            raise _flaw("it lacks the teacher's score on dev")
+
+    @property
+    def dev_score(self) -> float:
+        """The dev score that the run is chosen by."""
+        split, _, metric = self.monitor.rpartition("/")
+        return self.scores[split][metric]
+
+
+class Done(Measured, Record):
+    """The record of a run that is done."""
+
+    def model_post_init(self, context: Any) -> None:
+        """Require that the task has all splits that were scored.
+
+        Raises:
+            PydanticCustomError: it has not.
+        """
+        super().model_post_init(context)
+        for split in self.scores:
+            name = split.removeprefix("ood/")
+            if name != split and not isinstance(
+                _at(self.config["task"]["ood"], f"{name}.metric"), str
+            ):
+                raise _flaw(f"its task has no {split}")
+
+
+def record_of(content: dict[str, Any], folder: str = "") -> Record:
+    """Return a record from what its file holds, its settings as the present schema has them.
 
     Raises:
-        FileNotFoundError: there is none.
-        Damaged: there is one, but it is not whole; the message says why.
+        Damaged: something is missing that every reader relies on; the message says what.
     """
+    config = content.get("config")
+    if content["schema"] != SCHEMA:
+        try:
+            config = upgraded(content["config"], content.get("precision"))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise Damaged(f"its settings are not whole ({error})") from error
+    kind = Done if content["status"] == "done" else Record
     try:
-        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise Damaged(f"it is no JSON: {error}") from error
-    if not isinstance(record, dict):
-        raise Damaged(f"it holds no record but {type(record).__name__}")
-    if record.get("schema") != SCHEMA:
-        raise Damaged(f"its schema is {record.get('schema')!r}; this version reads {SCHEMA}")
-    if record.get("status") not in STATUSES:
-        raise Damaged(f"its status is {record.get('status')!r}; known are {', '.join(STATUSES)}")
-    return record
+        return kind.model_validate(content | {"config": config, "folder": folder})
+    except ValidationError as error:
+        raise Damaged(_sentence(error)) from error
 
 
-def read_record(folder: Path) -> dict[str, Any] | None:
+def _sentence(error: ValidationError) -> str:
+    first = error.errors()[0]
+    if first["type"] == "flaw":
+        return first["msg"]
+    return f"its {'.'.join(map(str, first['loc']))} is wrong: {first['msg']}"
+
+
+def read_record(folder: Path) -> Record | None:
     """Return a run's record; None where there is none or it is not whole."""
     try:
-        return examine(folder)
+        return record_of(examine(folder))
     except (FileNotFoundError, Damaged):
         return None
 
 
-def write_record(folder: Path, record: dict[str, Any]) -> None:
+def write_record(folder: Path, record: Record) -> None:
     """Write a run's record."""
-    write_json(folder / "record.json", record)
+    write_json(folder / "record.json", record.content())
 
 
-def run_folders(results_dir: Path) -> list[Path]:
-    """Return every folder below `results_dir` that has a record, whole or not, ordered by path."""
-    return [path.parent for path in sorted((results_dir / "runs").glob("*/*/*/*/record.json"))]
+@dataclass(frozen=True)
+class Stored:
+    """The records below a results folder, and what is wrong with others."""
+
+    records: list[Record]
+    flaws: list[str]  # one sentence for every record that cannot be used
 
 
-CANDIDATES = 10
-"""Runs that a message about an ambiguous id names."""
+def load_records(results_dir: Path) -> Stored:
+    """Return every record that can be used, ordered by path, and name the others."""
+    records: list[Record] = []
+    flaws = []
+    first: dict[str, str] = {}
+    for folder in run_folders(results_dir):
+        name = folder.relative_to(results_dir).as_posix()
+        try:
+            content = examine(folder)
+            record = record_of(content, name)
+            _require_identity(content)
+        except (Damaged, FileNotFoundError, PermissionError) as error:
+            flaws.append(f"{name}: not used, {error}")
+            continue
+        if record.id in first:
+            flaws.append(f"{name}: not used, it has the id of {first[record.id]}")
+            continue
+        identity = record.id if record.schema_ == SCHEMA else run_id(record.config)
+        if identity in first:
+            flaws.append(f"{name}: not used, it is the same run as {first[identity]}")
+            continue
+        first[record.id] = first[identity] = name
+        records.append(record)
+    return Stored(records, flaws)
 
 
-def find(typed: str, results_dir: Path) -> Path:
-    """Return the folder of a run, given as its folder, its id or the beginning of its id.
+def _require_identity(content: dict[str, Any]) -> None:
+    """Require that a record's settings give its id.
 
     Raises:
-        BadInput: there is no such run, or more than one.
+        Damaged: they do not.
     """
-    if (Path(typed) / "record.json").is_file():
-        return Path(typed)
-    folders = run_folders(results_dir)
-    found = [f for f in folders if f.name.partition("-")[2].startswith(typed)] if typed else []
-    if not found:
-        raise BadInput(
-            f"no run in {results_dir / 'runs'} has an id that begins with {typed!r}, and it is no "
-            f"folder of a run; python -m ilkd_bench.runs --results-dir {results_dir} lists them"
-        )
-    if len(found) > 1:
-        names = [str(folder) for folder in found[:CANDIDATES]]
-        names += [f"{len(found) - CANDIDATES} more"] if len(found) > CANDIDATES else []
-        raise BadInput(f"{typed!r} begins {len(found)} ids: {', '.join(names)}. Type more of it")
-    return found[0]
+    try:
+        identity = run_id(content["config"])
+    except ValueError as error:
+        raise Damaged(f"its settings have no identity: {error}") from error
+    if identity != content["id"]:
+        raise Damaged("its settings do not give its id (was it edited by hand?)")
 
 
-def finished(folder: Path) -> dict[str, Any]:
+def finished(folder: Path) -> Done:
     """Return the record of a run that is done.
 
     Raises:
         BadInput: it is not, or its record cannot be read; the message says what to type.
     """
     try:
-        record = examine(folder)
+        record = record_of(examine(folder))
     except (Damaged, OSError) as error:
         raise BadInput(f"{folder}/record.json cannot be used: {error}") from error
-    if record["status"] == "done":
+    if isinstance(record, Done):
         return record
-    reason = f" ({record['reason']})" if record.get("reason") else ""
+    reason = f" ({record.reason})" if record.reason else ""
     raise BadInput(
-        f"run {record.get('id')} is {record['status']}{reason}, so it has no student. "
-        f"Run it first: {repeat(record)}"
+        f"run {record.id} is {record.status}{reason}, so it has no student. "
+        f"Run it first: {run_line(record.words)}"
     )
-
-
-def repeat(record: dict[str, Any], *more: str) -> str:
-    """Return the line that repeats a run, with more settings at its end."""
-    replaced = tuple(f"{word.partition('=')[0]}=" for word in more)
-    words = [word for word in map(str, record.get("argv") or []) if not word.startswith(replaced)]
-    return shlex.join(["python", "-m", "ilkd_bench.run", *words, *more])

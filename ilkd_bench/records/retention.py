@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from ilkd_bench.records.cells import cell, dev_score
-from ilkd_bench.records.record import read_record
+from ilkd_bench.records.cells import cell
+from ilkd_bench.records.record import Done, read_record
+from ilkd_bench.settings.run import Run
 
 CHECKPOINT = 7
 """Size of a run's checkpoints in students: weights and two moments of AdamW, twice while a new one
@@ -21,32 +21,32 @@ def tidy(folder: Path, rule: str) -> None:
     Two runs that finish at once come to the same decision.
     """
     record = read_record(folder)
-    if record is None or record["status"] != "done" or rule == "all":
+    if not isinstance(record, Done) or rule == "all":
         return
     if rule == "none":
         shutil.rmtree(folder / "student", ignore_errors=True)
         return
-    mine = cell(record["config"])
-    found = {path.parent: read_record(path.parent) for path in folder.parent.glob("*/student")}
+    its_cell = cell(record.config)
+    siblings = {path.parent: read_record(path.parent) for path in folder.parent.glob("*/student")}
     rivals = {
         run: other
-        for run, other in found.items()
-        if other is not None and other["status"] == "done" and cell(other["config"]) == mine
+        for run, other in siblings.items()
+        if isinstance(other, Done) and cell(other.config) == its_cell
     }
-    best = max(rivals, key=lambda run: (dev_score(rivals[run]), run.name), default=folder)
+    best = max(rivals, key=lambda run: (rivals[run].dev_score, run.name), default=folder)
     for run in rivals:
         if run != best:
             shutil.rmtree(run / "student", ignore_errors=True)
 
 
-def room(configs: Sequence[dict[str, Any]], cells: int) -> float | None:
+def room(runs: Sequence[Run], cells: int) -> float | None:
     """Return about how many megabytes the students of these runs and one run's checkpoints take.
 
     None where a student's size is not known before it is loaded.
     """
-    sizes = [config["student"]["recommended"]["megabytes"] for config in configs]
-    if not sizes or None in sizes:
+    sizes = [size for run in runs if (size := run.student.recommended.megabytes) is not None]
+    if len(sizes) < len(runs) or not sizes:
         return None
-    rule = configs[0]["keep_student"]
+    rule = runs[0].keep_student
     kept = {"all": sum(sizes), "best": cells * max(sizes), "none": 0}[rule]
     return kept + CHECKPOINT * max(sizes)

@@ -17,6 +17,8 @@ import pandas as pd
 
 from ilkd_bench.comparison.scores import frame
 from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing.command import FIRST_WORDS, run_line
+from ilkd_bench.records.record import Done, Record
 from ilkd_bench.types import BadInput
 
 SEEDS_GROUPED = ("row", "lr", "batch_size")
@@ -25,7 +27,7 @@ SEEDS_GROUPED = ("row", "lr", "batch_size")
 SECONDS = "seconds/train"
 
 
-def workspaces(records: Sequence[dict[str, Any]], *, entity: str, project: str) -> dict[str, Any]:
+def workspaces(records: Sequence[Record], *, entity: str, project: str) -> dict[str, Any]:
     """Return the views by their keys, as `wandb-workspaces` has them; nothing is sent.
 
     Raises:
@@ -37,12 +39,12 @@ def workspaces(records: Sequence[dict[str, Any]], *, entity: str, project: str) 
     if scores.empty:
         raise BadInput(
             "no run is done, so there is nothing to compare: run something first, e.g. "
-            "python -m ilkd_bench.run -m method=rail_l,pkd,alp seed=0,1,2,3,4 logger=wandb"
+            f"{run_line(FIRST_WORDS, 'logger=wandb')}"
         )
     weights = {
-        record["id"]: record["config"]["method"]["weights"]
+        record.id: record.config["method"]["weights"]
         for record in records
-        if record["status"] == "done"
+        if isinstance(record, Done)
     }
     result = {}
     for (section, task), name in _names(scores).items():
@@ -70,12 +72,12 @@ def sections(part: pd.DataFrame, terms: Sequence[str]) -> list[Any]:
     """
     ws, wr = _library()
     grouped = {"groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
-    shown = _shown(part)
-    dev = [score for score in shown if score[0] == "dev"]
-    ood = [score for score in shown if score[0].startswith("ood/")]
+    pairs = _split_metrics(part)
+    dev = [score for score in pairs if score[0] == "dev"]
+    ood = [score for score in pairs if score[0].startswith("ood/")]
     bars = [
         wr.BarPlot(title=f"{split} {metric}", metrics=[_key(split, metric)], **grouped)
-        for split, metric in shown
+        for split, metric in pairs
     ]
     domains = [_scatter(wr, x, y) for x in dev for y in ood]
     times = [
@@ -92,7 +94,7 @@ def sections(part: pd.DataFrame, terms: Sequence[str]) -> list[Any]:
         wr.LinePlot(title=key, x=wr.Metric("epoch"), y=[wr.Metric(key)], **grouped)
         for key in epochs
     ]
-    found = {
+    panels_by_section = {
         "Scores by method": bars,
         "Other domains against dev": domains,
         "Seconds against score": times,
@@ -100,12 +102,12 @@ def sections(part: pd.DataFrame, terms: Sequence[str]) -> list[Any]:
     }
     return [
         ws.Section(name=name, panels=panels, is_open=True)
-        for name, panels in found.items()
+        for name, panels in panels_by_section.items()
         if panels
     ]
 
 
-def _shown(part: pd.DataFrame) -> list[tuple[str, str]]:
+def _split_metrics(part: pd.DataFrame) -> list[tuple[str, str]]:
     """Return split and metric of what a view shows: dev, then other domains, then the rest."""
     pairs = set(zip(part["split"], part["metric"], strict=True))
     return sorted(pairs, key=lambda p: (p[0] != "dev", not p[0].startswith("ood/"), p))
@@ -127,7 +129,7 @@ def _scatter(wr: Any, x: tuple[str, str], y: tuple[str, str]) -> Any:
 def _runs(part: pd.DataFrame, section: str, task: str) -> Any:
     """Return which runs a view shows, and how they are grouped."""
     ws, _ = _library()
-    columns = [f"summary:{_key(split, metric)}" for split, metric in _shown(part)]
+    columns = [f"summary:{_key(split, metric)}" for split, metric in _split_metrics(part)]
     return ws.RunsetSettings(
         filters=ws.And(
             ws.Config("section") == section,
@@ -176,6 +178,28 @@ def spec(view: Any) -> dict[str, Any]:
     }
 
 
+def account(entity: str | None) -> str:
+    """Return the entity that the views go to.
+
+    Raises:
+        BadInput: there is no key, or W&B cannot be reached.
+    """
+    import wandb
+
+    if not wandb.login(prompt=False, verify=False):
+        raise BadInput(
+            "no key for Weights & Biases: type wandb login, or set WANDB_API_KEY. "
+            "--dry-run shows what would be sent"
+        )
+    try:
+        name = entity or wandb.Api().default_entity
+    except Exception as error:  # W&B raises whatever it meets
+        raise BadInput(f"W&B cannot be asked for your default entity: {error}") from error
+    if not name:
+        raise BadInput("W&B names no default entity: give --entity NAME")
+    return str(name)
+
+
 def send(views: dict[str, Any], entity: str) -> list[str]:
     """Save the views at W&B, over those of an earlier call, and return name and address of each.
 
@@ -183,7 +207,7 @@ def send(views: dict[str, Any], entity: str) -> list[str]:
         BadInput: W&B does not take them.
     """
     ws, _ = _library()
-    told = []
+    addresses = []
     for key, view in views.items():
         view.entity = entity
         view._internal_name = f"nw-{key}-v"  # gives the view an address before it is saved
@@ -195,7 +219,7 @@ def send(views: dict[str, Any], entity: str) -> list[str]:
             else:
                 saved.name, saved.settings = view.name, view.settings
                 saved.sections, saved.runset_settings = view.sections, view.runset_settings
-            told.append(f"{view.name}: {saved.save().url}")
+            addresses.append(f"{view.name}: {saved.save().url}")
         except Exception as error:  # W&B raises whatever it meets
             raise BadInput(f"W&B did not take {view.name}: {error}") from error
-    return told
+    return addresses

@@ -1,7 +1,8 @@
-"""The groups of `conf/` on the disk, and what is constructed from them."""
+"""The groups of `conf/` on the disk, ours and those of plugins, read without composing them."""
 
 from __future__ import annotations
 
+import os
 import pkgutil
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,9 @@ PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE if (PACKAGE / "conf").is_dir() else PACKAGE.parent
 """Where conf/ and sweeps/ lie: beside the package in a checkout, inside it when installed."""
 
+PLUGINS = "ILKD_BENCH_PLUGINS"
+"""The environment variable that names the folder of plugins in use (`settings.plugins`)."""
+
 
 def student_settings(name: str) -> dict[str, Any]:
     """Return the settings of a student's YAML.
@@ -22,22 +26,61 @@ def student_settings(name: str) -> dict[str, Any]:
     Raises:
         BadInput: there is none of this name.
     """
-    known = sorted(path.stem for path in (ROOT / "conf" / "student").glob("*.yaml"))
+    known = names("student")
     if name not in known:
         raise BadInput(f"no student is called {name}: allowed are {', '.join(known)}")
     return defaults("student", name)
 
 
-@cache
 def defaults(group: str, name: str) -> dict[str, Any]:
     """Return the settings of a YAML in conf/; empty if there is none (any more)."""
-    path = ROOT / "conf" / group / f"{name}.yaml"
-    found: Any = OmegaConf.to_container(OmegaConf.load(path)) if path.is_file() else {}
-    return found
+    return _defaults(group, name, os.environ.get(PLUGINS))
 
 
-def construct(settings: dict[str, Any], *, drop: tuple[str, ...], **given: Any) -> Any:
-    """Call what `_target_` names with the other settings, less those in `drop`."""
-    target = pkgutil.resolve_name(settings["_target_"])
-    own = {k: v for k, v in settings.items() if k not in ("_target_", "name", *drop)}
-    return target(**own, **given)
+@cache
+def _defaults(group: str, name: str, plugins: str | None) -> dict[str, Any]:
+    for folder in folders(plugins):
+        path = folder / group / f"{name}.yaml"
+        if path.is_file():
+            settings: Any = OmegaConf.load(path)
+            bases = [base for base in settings.pop("defaults", ()) if isinstance(base, str)]
+            above = [_defaults(group, base, plugins) for base in bases if base != "_self_"]
+            whole: Any = OmegaConf.to_container(OmegaConf.merge(*above, settings))
+            return whole
+    return {}
+
+
+def names(group: str) -> list[str]:
+    """Return what a group offers."""
+    where = [folder / group for folder in folders(os.environ.get(PLUGINS))]
+    return sorted({path.stem for folder in where for path in folder.glob("*.yaml")})
+
+
+def folders(plugins: str | None) -> list[Path]:
+    """Return where groups lie: conf/ of the package, then that of a folder of plugins.
+
+    Raises:
+        BadInput: the plugins have none.
+    """
+    if not plugins:
+        return [ROOT / "conf"]
+    conf = Path(plugins) / "conf"
+    if not conf.is_dir():
+        raise BadInput(
+            f"plugins={plugins}: there is no folder {conf}; it holds method/NAME.yaml, "
+            "task/NAME.yaml and the like (docs/extending.md)"
+        )
+    return [ROOT / "conf", conf]
+
+
+def resolve(target: str) -> Any:
+    """Return what a `_target_` names.
+
+    Raises:
+        BadInput: it cannot be imported, for whatever reason.
+    """
+    try:
+        return pkgutil.resolve_name(target)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise BadInput(f"_target_={target} cannot be imported: {why}") from error

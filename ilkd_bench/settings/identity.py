@@ -1,30 +1,35 @@
-"""What identifies a run, a teacher and an assistant."""
+"""What identifies a run, a teacher and an assistant: what they are, not where anything lies.
+
+Schema 2 leaves `_target_` and `teacher.allow_weak` out, and has the precision that was used in
+place of `auto`. What schema 1 made is still found under the names that it gave (`former`).
+"""
 
 from __future__ import annotations
 
 import importlib.util
-import logging
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ilkd_bench.plumbing.files import digest, file_hash
 from ilkd_bench.settings.groups import student_settings
 from ilkd_bench.types import BadInput
 
-SCIENCE = frozenset(
-    "teacher student method task seed lr batch_size epochs max_length patience warmup_ratio"
-    " weight_decay gradient_clip precision limit_train limit_eval".split()
-)
-"""Top-level keys that change what a run measures: they make its identity."""
+if TYPE_CHECKING:
+    from ilkd_bench.settings.run import Run
 
-PLUMBING = frozenset(
-    "data_dir cache_dir results_dir bank bank_dtype compile keep_student force fail_fast protocol"
-    " trainer logger".split()
-)
-"""Top-level keys that do not, but for the last digits of a float."""
+SCHEMA = 2
+"""Version of the record's layout; part of every run's identity."""
 
-GIVEN_TEACHER = ("name", "checkpoint", "allow_weak")
-"""What still counts of a teacher's settings once `teacher.checkpoint` is given."""
+NO_SCIENCE = ("_target_", "allow_weak", "recommended")
+"""Keys of a teacher, student or method that change no number."""
+
+PLAIN = (
+    "seed lr batch_size epochs max_length patience warmup_ratio weight_decay gradient_clip"
+    " precision limit_train limit_eval"
+).split()
+"""Settings that stand in the identity as they are."""
 
 
 def model_source(path: str) -> Path | str:
@@ -78,77 +83,137 @@ def model_fingerprint(path: str, revision: str | None, cache_dir: Path) -> str:
     return digest({file.name: file_hash(file, cache_dir) for file in files})
 
 
-def _model_science(model: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
+def identity(run: Run) -> dict[str, Any]:
+    """Return what defines a run, free of paths."""
+    plain = {key: getattr(run, key) for key in PLAIN}
+    groups: dict[str, Any] = {
+        "teacher": model_identity(run.teacher.model_dump(by_alias=True), run.cache),
+        "student": model_identity(run.student.model_dump(by_alias=True), run.cache),
+        "method": _essential(run.method.model_dump(by_alias=True)),
+        "task": asdict(run.task),
+    }
+    if run.assisted:
+        groups["assistants"] = _assistants(run)
+    return plain | groups | {"data": run.data, "schema": SCHEMA}
+
+
+def model_identity(settings: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
     """Replace where a model lies by what it is."""
-    science = {k: v for k, v in model.items() if k != "recommended"}
-    if model.get("checkpoint") is not None:
-        science = {key: science[key] for key in GIVEN_TEACHER}
-        path, _, revision = model["checkpoint"].partition("@")
-        science["checkpoint"] = model_fingerprint(path, revision or None, cache_dir)
-    elif "path" in model:
-        science.pop("revision", None)
-        science["path"] = model_fingerprint(model["path"], model.get("revision"), cache_dir)
-    return science
+    if settings.get("checkpoint") is not None:
+        path, _, revision = settings["checkpoint"].partition("@")
+        fingerprint = model_fingerprint(path, revision or None, cache_dir)
+        return {"name": settings["name"], "checkpoint": fingerprint}
+    kept = _essential(settings)
+    if "path" in settings:
+        kept.pop("revision", None)
+        kept["path"] = model_fingerprint(settings["path"], settings.get("revision"), cache_dir)
+    return kept
 
 
-def science(config: dict[str, Any], data: dict[str, str]) -> dict[str, Any]:
-    """Return the part of a configuration that defines the experiment, free of paths.
-
-    Args:
-        data: fingerprint of each split, as `tasks.fingerprints` gives them.
-    """
-    cache_dir = Path(config["cache_dir"])
-    part = {key: config[key] for key in SCIENCE}
-    part["teacher"] = _model_science(config["teacher"], cache_dir)
-    part["student"] = _model_science(config["student"], cache_dir)
-    if "assistants" in config["method"]:
-        part["assistants"] = _assistants_science(config, cache_dir)
-    return part | {"data": data, "schema": SCHEMA}
+def _essential(settings: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in NO_SCIENCE}
 
 
-def _assistants_science(config: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
+def _assistants(run: Run) -> dict[str, Any]:
     """Return what assistants depend on besides the teacher, the method and the data.
 
     Raises:
         BadInput: there is no student of that name.
     """
-    given = config["method"]["assistants"]
-    chain = given if isinstance(given, list) else [given]
-    names = [one for one in chain if isinstance(one, str) and given != "auto"]
-    students = {name: _model_science(student_settings(name), cache_dir) for name in names}
-    return {"recipe": config["teacher"]["recipe"], "students": students}
+    assistants = run.method.arguments["assistants"]
+    chain = assistants if isinstance(assistants, list) else [assistants]
+    names = [name for name in chain if isinstance(name, str) and assistants != "auto"]
+    students = {name: model_identity(student_settings(name), run.cache) for name in names}
+    return {"recipe": run.teacher.recipe.model_dump(), "students": students}
 
 
-def run_id(science_part: dict[str, Any]) -> str:
-    """Return a run's identity: ten hexadecimal digits of the hash of its science part."""
-    return digest(science_part)[:10]
+def run_id(identity: dict[str, Any]) -> str:
+    """Return a run's id: ten hexadecimal digits of the hash of its identity."""
+    return digest(identity)[:10]
 
 
-def assistant_key(science_part: dict[str, Any], name: str, number: int) -> str:
+def assistant_key(identity: dict[str, Any], name: str, number: int) -> str:
     """Return the identity of a method's assistant: its teacher's, its recipe, and how it is taught.
 
     Args:
+        identity: of a run, of this schema or a former one.
         name: of the assistant; the ones above it are told by the method's settings.
         number: its place in the chain, from 1.
     """
-    rows = science_part["data"]["train"]  # the teacher may have had others
-    parts = [rows, science_part["method"], science_part["assistants"], number]
-    teacher = teacher_key(science_part)
-    return f"{name}-{science_part['task']['name']}-{digest([teacher, name, *parts])[:10]}"
+    rows = identity["data"]["train"]  # the teacher may have had others
+    parts = [rows, identity["method"], identity["assistants"], number]
+    teacher = teacher_key(identity)
+    return f"{name}-{identity['task']['name']}-{digest([teacher, name, *parts])[:10]}"
 
 
-def teacher_key(science_part: dict[str, Any]) -> str:
-    """Return the identity of a fine-tuned teacher: its recipe, its task and the data it saw."""
-    task = {k: v for k, v in science_part["task"].items() if k != "ood"}
-    seen = ("teacher", "max_length", "gradient_clip", "precision", "limit_train", "limit_eval")
-    part = {key: science_part[key] for key in (*seen, "schema")}
-    part["teacher"] = {k: v for k, v in part["teacher"].items() if k != "allow_weak"}
-    data = science_part["data"]
+def teacher_key(identity: dict[str, Any]) -> str:
+    """Return the identity of a fine-tuned teacher: its recipe, its task and the data it saw.
+
+    Args:
+        identity: of a run, of this schema or a former one.
+    """
+    task = {k: v for k, v in identity["task"].items() if k != "ood"}
+    seen = ("max_length", "gradient_clip", "precision", "limit_train", "limit_eval", "schema")
+    part = {key: identity[key] for key in seen}
+    part["teacher"] = {k: v for k, v in identity["teacher"].items() if k != "allow_weak"}
+    data = identity["data"]
     part["data"] = {"train": data.get("teacher", data["train"]), "dev": data["dev"]}
-    return f"{science_part['teacher']['name']}-{task['name']}-{digest([part, task])[:10]}"
+    return f"{identity['teacher']['name']}-{task['name']}-{digest([part, task])[:10]}"
 
 
-log = logging.getLogger(__name__)
+# --- schema 1
 
-SCHEMA = 1
-"""Version of the record's layout; part of every run's identity."""
+
+def former(run: Run) -> Iterator[dict[str, Any]]:
+    """Yield the identities that schema 1 may have given this run, the likeliest first.
+
+    It had the precision as it was typed, whether weak teachers were allowed, and label names as
+    they were typed, numbers among them.
+    """
+    targets = {"_target_": run.teacher.target}
+    for precision in dict.fromkeys(("auto", run.precision)):
+        for allow_weak in (run.teacher.allow_weak, not run.teacher.allow_weak):
+            for labels in _as_typed(run.task.labels):
+                old = run.identity | {"schema": 1, "precision": precision}
+                checkpoint = run.teacher.checkpoint is not None
+                old["teacher"] = run.identity["teacher"] | {"allow_weak": allow_weak}
+                old["teacher"] |= {} if checkpoint else targets
+                old["student"] = run.identity["student"] | {"_target_": run.student.target}
+                old["method"] = run.identity["method"] | {"_target_": run.method.target}
+                old["task"] = run.identity["task"] | {"labels": labels}
+                if run.assisted:
+                    students = {
+                        name: settings | {"_target_": student_settings(name)["_target_"]}
+                        for name, settings in run.identity["assistants"]["students"].items()
+                    }
+                    old["assistants"] = run.identity["assistants"] | {"students": students}
+                yield old
+
+
+def _as_typed(labels: Any) -> list[Any]:
+    """Return label names as text and, where all are numbers, as numbers."""
+    if labels is None:
+        return [labels]
+    try:
+        return [list(labels), [int(label) for label in labels]]
+    except ValueError:
+        return [list(labels)]
+
+
+def upgraded(config: dict[str, Any], precision: str | None) -> dict[str, Any]:
+    """Return the identity of schema 1 as this schema has it.
+
+    Args:
+        precision: that the run used; None: its record does not say.
+    """
+    new = config | {"schema": SCHEMA, "precision": precision or config["precision"]}
+    for group in ("teacher", "student", "method"):
+        new[group] = _essential(config[group])
+    labels = config["task"].get("labels")
+    if labels is not None:
+        new["task"] = config["task"] | {"labels": [str(label) for label in labels]}
+    if "assistants" in config:
+        students = config["assistants"]["students"]
+        students = {name: _essential(settings) for name, settings in students.items()}
+        new["assistants"] = config["assistants"] | {"students": students}
+    return new

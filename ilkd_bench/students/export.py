@@ -1,4 +1,4 @@
-"""A student as a folder for the hub: `python -m ilkd_bench.export RUN_ID DIR`.
+"""A student as a folder for the hub: `ilkd-bench export RUN_ID DIR`.
 
 Weights (safetensors), configuration, tokenizer, model card and record; on request an ONNX file.
 """
@@ -9,15 +9,15 @@ import json
 import os
 import re
 import shutil
-from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
+from pathlib import Path
 
-from ilkd_bench.data import tasks
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.plumbing import files
-from ilkd_bench.records.record import find, finished
-from ilkd_bench.settings.identity import SCIENCE
-from ilkd_bench.students import card, load
+from ilkd_bench.records.card import card, language_of
+from ilkd_bench.records.find import find
+from ilkd_bench.records.public import public
+from ilkd_bench.records.record import Record, finished
+from ilkd_bench.students import load
 from ilkd_bench.types import BadInput
 
 FILES = (
@@ -33,19 +33,13 @@ FILES = (
 )
 """What is taken from a student's folder, where it is there. No code and no pickles."""
 
-MADE = ("README.md", "record.json", "model.onnx")
-"""What is made beside them."""
+WRITTEN = ("README.md", "record.json", "model.onnx")
+"""What is written beside them."""
 
 LEFT_OUT = frozenset(
     "_name_or_path name_or_path auto_map custom_pipelines is_local local_files_only".split()
 )
 """Keys of the JSON files that tell of folders of the machine, or name code to run."""
-
-PUBLIC = (
-    "schema id status limited config scores monitor best_epoch teacher data parameters seconds"
-    " examples_per_second device precision versions git"
-).split()
-"""Keys of a record that anybody may see."""
 
 LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 LANGUAGE = re.compile(r"[a-z]{2,3}")
@@ -74,8 +68,8 @@ def export(
         onnx: add `model.onnx`.
 
     Raises:
-        BadInput: there is no such run or student, or the target may not be written.
-        onnx_export.Differs: the ONNX file does not compute what the student does.
+        BadInput: there is no such run or student, the target may not be written, or the ONNX file
+            does not compute what the student does.
     """
     target = target.resolve()  # "." has no name to put a folder beside
     if target.exists() and not target.is_dir():
@@ -88,27 +82,22 @@ def export(
     folder = find(typed, results_dir)
     record = finished(folder)
     load.require_student(folder, record)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
-    aside.mkdir()
-    try:
+    with files.folder_aside(target) as aside:
         _fill(aside, folder, record, licence=licence, language=language, onnx=onnx)
         _move(aside, target)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return folder
 
 
 def _fill(
     aside: Path,
     folder: Path,
-    record: dict[str, Any],
+    record: Record,
     *,
     licence: str,
     language: str | None,
     onnx: bool,
 ) -> None:
-    task = Task(**record["config"]["task"])
+    task = Task(**record.config["task"])
     for name in FILES:
         source = folder / "student" / name
         if source.suffix == ".json" and source.is_file():
@@ -118,15 +107,17 @@ def _fill(
     model = load.load(aside, task.labels)  # what is given away is what was tried
     inputs = None
     if onnx:
-        from ilkd_bench.students.onnx import write
+        from ilkd_bench.students.onnx import Differs, write
 
-        inputs = write(model, aside / "model.onnx")
-    if language is None and (task.hub is not None or tasks.is_demo(task)):
-        language = "en"
-    shown = public(record)
-    text = card.card(shown, licence=licence, language=language, inputs=inputs)
+        try:
+            inputs = write(model, aside / "model.onnx")
+        except Differs as error:
+            raise BadInput(str(error)) from error
+    facts = public(record.content())
+    language = language or language_of(task)
+    text = card(facts, licence=licence, language=language, inputs=inputs)
     files.write_text(aside / "README.md", text)
-    files.write_json(aside / "record.json", shown)
+    files.write_json(aside / "record.json", facts)
 
 
 def _cleaned(source: Path) -> str:
@@ -146,45 +137,12 @@ def _cleaned(source: Path) -> str:
 
 
 def _move(aside: Path, target: Path) -> None:
-    """Give a made folder its name, or put its files into the folder that has the name already."""
+    """Give a folder its name, or put its files into the folder that has the name already."""
     if not target.is_dir():
-        os.replace(aside, target)
+        files.put_folder(aside, target)
         return
-    for name in (*FILES, *MADE):
+    for name in (*FILES, *WRITTEN):
         if (aside / name).is_file():
             os.replace(aside / name, target / name)
         else:
             (target / name).unlink(missing_ok=True)  # of another student
-
-
-# --------------------------------------------------------------------------------- what is private
-
-
-def public(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record without what belongs to this machine: paths, and settings that have some."""
-    shown = {key: _hidden(record[key]) for key in PUBLIC if key in record}
-    words = [word for word in map(str, record.get("argv") or []) if _is_science(word)]
-    return shown | {"argv": [word for word in words if not is_path(word.partition("=")[2])]}
-
-
-def _is_science(word: str) -> bool:
-    return re.split(r"[.=]", word.lstrip("+~"))[0] in SCIENCE
-
-
-def _hidden(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _hidden(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_hidden(item) for item in value]
-    return "(a path)" if isinstance(value, str) and is_path(value) else value
-
-
-def is_path(text: str) -> bool:
-    """Tell whether a text is the path of a file or folder; a hub id is none."""
-    plain = text.strip("'\"")
-    return (
-        plain.startswith(("~", "./", "../", "file:"))
-        or PurePosixPath(plain).is_absolute()
-        or PureWindowsPath(plain).is_absolute()
-        or plain.partition("@")[0].count("/") > 1
-    )

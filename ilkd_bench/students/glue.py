@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ilkd_bench.comparison import scores
 from ilkd_bench.data import tasks
 from ilkd_bench.data.tasks import Rows, Task
 from ilkd_bench.plumbing import terminal
-from ilkd_bench.records import cells
+from ilkd_bench.plumbing.command import complain, no_runs
+from ilkd_bench.plumbing.files import whole_file
+from ilkd_bench.records.record import Done, Record, load_records
 from ilkd_bench.students import load, select
 from ilkd_bench.types import BadInput
 
@@ -73,14 +73,14 @@ class Filled:
     """A sheet, the run whose student fills it, and the rows to answer."""
 
     sheet: Sheet
-    record: dict[str, Any]
+    record: Done
     folder: Path
     task: Task
     rows: Rows
 
 
 def prepare(
-    runs: dict[str, dict[str, Any]], results_dir: Path, data_dir: Path | None
+    runs: dict[str, Done], results_dir: Path, data_dir: Path | None
 ) -> tuple[list[Filled], dict[str, str]]:
     """Read the test rows; return what can be filled, and why each other sheet is missing.
 
@@ -97,24 +97,24 @@ def prepare(
             continue
         task = _task(sheet, record)
         if sheet.split not in task.splits:
-            missing[sheet.file] = f"run {record['id']} knows no split {sheet.split}"
+            missing[sheet.file] = f"run {record.id} knows no split {sheet.split}"
             continue
         if data_dir is not None and tasks.find_file(task, sheet.split, data_dir) is None:
             where = data_dir / task.name / task.splits[sheet.split]
             missing[sheet.file] = f"no file {where}.{{{','.join(tasks.FORMATS)}}}"
             continue
         rows = tasks.read(task, sheet.split, data_dir=data_dir)
-        filled.append(Filled(sheet, record, results_dir / record["folder"], task, rows))
+        filled.append(Filled(sheet, record, results_dir / record.folder, task, rows))
     return filled, missing
 
 
-def _require_students(runs: dict[str, dict[str, Any]], results_dir: Path) -> None:
+def _require_students(runs: dict[str, Done], results_dir: Path) -> None:
     lost = []
     for record in runs.values():
         try:
-            load.require_student(results_dir / record["folder"], record)
+            load.require_student(results_dir / record.folder, record)
         except BadInput as error:
-            lost.append(f"{record['config']['task']['name']}: {error}")
+            lost.append(f"{record.config['task']['name']}: {error}")
     if lost:
         raise BadInput(
             "\n".join(lost) + "\n(keep_student=all keeps every student, keep_student=best the best "
@@ -122,15 +122,15 @@ def _require_students(runs: dict[str, dict[str, Any]], results_dir: Path) -> Non
         )
 
 
-def _task(sheet: Sheet, record: dict[str, Any]) -> Task:
+def _task(sheet: Sheet, record: Done) -> Task:
     """Return the task whose test rows a sheet asks for; AX has MNLI's columns and labels."""
-    task = Task(**record["config"]["task"])
+    task = Task(**record.config["task"])
     classes = None if task.labels is None else len(task.labels)
     known = None if sheet.answers is None else len(sheet.answers)
     names = sheet.answers not in (None, NUMBERS)
     if classes != known or (names and set(task.labels or ()) != set(sheet.answers or ())):
         raise BadInput(
-            f"run {record['id']} has the labels {task.labels}; {sheet.file} knows {sheet.answers}"
+            f"run {record.id} has the labels {task.labels}; {sheet.file} knows {sheet.answers}"
         )
     if sheet.task == task.name:
         return task
@@ -155,7 +155,7 @@ def answer(
 
     rows = filled.rows
     model = load.load(filled.folder, filled.task.labels)
-    length = filled.record["config"]["max_length"]
+    length = filled.record.config["max_length"]
     tokens = encode(rows, model.tokenizer, max_length=length, cache_dir=cache_dir)
     split = Split(torch.from_numpy(rows.labels), torch.from_numpy(rows.index), tokens, tokens)
     device = device_here(accelerator)
@@ -165,7 +165,7 @@ def answer(
         lambda batch: model.outputs(batch["student"], frozenset()), split, batch_size, device
     )
     if not bool(torch.isfinite(logits).all()):
-        raise BadInput(f"the student of run {filled.record['id']} gives logits that are no numbers")
+        raise BadInput(f"the student of run {filled.record.id} gives logits that are no numbers")
     return words(filled.sheet, filled.task, logits)
 
 
@@ -186,20 +186,15 @@ def placeholder(sheet: Sheet) -> list[str]:
 
 
 def write_zip(path: Path, answers: dict[str, list[str]]) -> None:
-    """Write the files aside and rename; the same answers give the same bytes."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
-            for sheet in SHEETS:
-                if sheet.file in answers:
-                    lines = [f"{index}\t{word}" for index, word in enumerate(answers[sheet.file])]
-                    entry = zipfile.ZipInfo(sheet.file, MOMENT)
-                    entry.compress_type = zipfile.ZIP_DEFLATED
-                    entry.external_attr = 0o644 << 16
-                    archive.writestr(entry, "\n".join(["index\tprediction", *lines]) + "\n")
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    """Write the zip, whole or not at all; the same answers give the same bytes."""
+    with whole_file(path) as aside, zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
+        for sheet in SHEETS:
+            if sheet.file in answers:
+                lines = [f"{index}\t{word}" for index, word in enumerate(answers[sheet.file])]
+                entry = zipfile.ZipInfo(sheet.file, MOMENT)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, "\n".join(["index\tprediction", *lines]) + "\n")
 
 
 def _require_writable(path: Path) -> None:
@@ -211,19 +206,18 @@ def _require_writable(path: Path) -> None:
 
 def described(filled: Filled) -> str:
     """Return one line: the sheet, its rows, and the run behind it."""
-    record, config = filled.record, filled.record["config"]
-    limited = ", limited" if record["limited"] else ""
+    record, config = filled.record, filled.record.config
+    limited = ", limited" if record.limited else ""
     return (
-        f"{filled.sheet.file:<12} {len(filled.rows)} rows, run {record['id']} "
+        f"{filled.sheet.file:<12} {len(filled.rows)} rows, run {record.id} "
         f"({' -> '.join(select.who(record)[:2])}, {select.who(record)[2]}, seed {config['seed']}, "
-        f"lr {config['lr']:g}, batch {config['batch_size']}, {record['monitor']} "
-        f"{cells.dev_score(record):.4f}{limited})"
+        f"lr {config['lr']:g}, batch {config['batch_size']}, {record.monitor} "
+        f"{record.dev_score:.4f}{limited})"
     )
 
 
-def _of(record: dict[str, Any]) -> str:
-    task: str = record["config"]["task"]["name"]
-    return task
+def _of(record: Record) -> str:
+    return record.task
 
 
 def submission(args: argparse.Namespace) -> list[str]:
@@ -233,15 +227,15 @@ def submission(args: argparse.Namespace) -> list[str]:
         BadInput: nothing can be predicted, or a choice is left open.
     """
     if not (args.results_dir / "runs").is_dir():
-        raise BadInput(f"no runs in {args.results_dir}: give --results-dir DIR")
+        raise no_runs(args.results_dir)
     wanted = dict.fromkeys(sheet.learned for sheet in SHEETS)
     runs = select.named(args.run, args.results_dir, wanted, limited=args.limited)
-    found = scores.read(args.results_dir)
-    for flaw in found.flaws:
-        print(f"ilkd_bench: {flaw}", file=sys.stderr)
-    rest = [record for record in found.records if _of(record) in wanted.keys() - runs.keys()]
-    given = {key: getattr(args, key) for key in select.CHOICES}
-    runs |= select.choose(rest, given, limited=args.limited)
+    stored = load_records(args.results_dir)
+    for flaw in stored.flaws:
+        complain(flaw)
+    others = [record for record in stored.records if _of(record) in wanted.keys() - runs.keys()]
+    names = {key: getattr(args, key) for key in select.CHOICES}
+    runs |= select.choose(others, names, limited=args.limited)
     filled, missing = prepare(runs, args.results_dir, args.data_dir)
     if not filled:
         why = "; ".join(f"{file}: {reason}" for file, reason in missing.items())

@@ -24,21 +24,24 @@ import pandas as pd
 import torch
 from safetensors.torch import load_file
 
-from ilkd_bench.comparison import scores
 from ilkd_bench.data.batches import Split, sorted_batches, to_device
-from ilkd_bench.data.tasks import Task
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import Job
 from ilkd_bench.methods.base import Method
-from ilkd_bench.models import build
+from ilkd_bench.models.build import checkpoint
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing.command import reason, run_line
 from ilkd_bench.plumbing.hardware import device_here
+from ilkd_bench.plumbing.logs import hush, terminal_lines
 from ilkd_bench.plumbing.terminal import track
+from ilkd_bench.records.record import Done, Record
+from ilkd_bench.settings.identity import run_id
 from ilkd_bench.students.similarity import POOLINGS, Pooled, pca, similarity
 from ilkd_bench.teachers.banked import BANKED
 from ilkd_bench.teachers.live import Teacher
-from ilkd_bench.training import inputs, make_teacher
+from ilkd_bench.training import inputs
+from ilkd_bench.training.make_teacher import fine_tune
 from ilkd_bench.types import BadInput, Outputs, Phase
 
 log = logging.getLogger("ilkd_bench")
@@ -51,16 +54,16 @@ def pooled(
     student: Model, teacher: Teacher, split: Split, rows: np.ndarray, batch_size: int, device: Any
 ) -> tuple[Pooled, Pooled]:
     """Return the vectors of student and teacher for some rows, in that order."""
-    found: list[tuple[Outputs, Outputs]] = []
+    pairs: list[tuple[Outputs, Outputs]] = []
     with torch.inference_mode():
         for start in range(0, len(rows), batch_size):
             batch = to_device(split[rows[start : start + batch_size]], device)
-            found.append(
+            pairs.append(
                 (student.outputs(batch["student"], BANKED), teacher.outputs(batch, BANKED))
             )
     s, t = (
         {p: torch.cat([getattr(o, p).cpu() for o in side]).double().numpy() for p in POOLINGS}
-        for side in zip(*found, strict=True)
+        for side in zip(*pairs, strict=True)
     )
     return s, t
 
@@ -102,29 +105,24 @@ def analyse(job: Job, folder: Path, rows: int, seed: int) -> dict[str, pd.DataFr
     Raises:
         BadInput: something that the run was made of is gone, or is another now.
     """
-    config, task = job.config, Task(**job.config["task"])
-    student, _ = build.checkpoint(str(folder / "student"), labels=task.labels)
-    teacher_model, order = inputs.build_teacher(config, task)
-    method = inputs.build_method(config, student, teacher_model)
+    run = job.run
+    student, _ = checkpoint(str(folder / "student"), labels=run.task.labels)
+    teacher = inputs.build_teacher(run)
+    method = inputs.build_method(run, student, teacher)
     if (folder / "method.safetensors").is_file():
         method.load_state_dict(load_file(folder / "method.safetensors"))
-    splits = inputs.read_splits(config, task, student, teacher_model)
+    splits = inputs.read_splits(run, student, teacher.model)
     plain = [Phase("analyse", 1, BANKED)]  # the teacher at its best epoch
-    live, _ = make_teacher.ready_teacher(
-        config, job.science, task, teacher_model, order, plain, splits
-    )
-    device = device_here(config["trainer"]["accelerator"])
-    batch_size = config["trainer"]["eval_batch_size"]
+    fine_tune(run, teacher, plain, splits)
+    device = device_here(run.trainer.accelerator)
+    batch_size = run.trainer.eval_batch_size
     student.eval().to(device)
     method.eval().to(device)
 
     def answering(split: str, needs: frozenset[str]) -> Teacher:
-        phase = Phase("analyse", 1, needs)
-        teacher = inputs.answering(
-            config, live, splits, split, [phase], device=device, batch_size=batch_size
-        )
-        teacher.to(device)
-        return teacher
+        answers = inputs.answering(run, teacher, splits, split, [Phase("analyse", 1, needs)])
+        answers.to(device)
+        return answers
 
     dev = splits["dev"]
     chosen = sample(len(dev), rows, seed)
@@ -134,9 +132,9 @@ def analyse(job: Job, folder: Path, rows: int, seed: int) -> dict[str, pd.DataFr
         "pca": pca(s, t, dev.index.numpy()[chosen], dev.labels.numpy()[chosen]),
     }
     if method.attends:
-        teacher = answering("train", method.needs)
+        answers = answering("train", method.needs)
         tables["attention"] = attention(
-            method, student, teacher, splits["train"], batch_size, device
+            method, student, answers, splits["train"], batch_size, device
         )
     return tables
 
@@ -144,7 +142,56 @@ def analyse(job: Job, folder: Path, rows: int, seed: int) -> dict[str, pd.DataFr
 # ------------------------------------------------------------------------------------- the command
 
 
-def job_of(record: dict[str, Any], data_dir: str | None, cache_dir: str | None) -> Job:
+def analyse_all(
+    records: Sequence[Record],
+    results_dir: Path,
+    *,
+    rows: int,
+    seed: int,
+    data_dir: str | None,
+    cache_dir: str | None,
+    force: bool,
+) -> list[str]:
+    """Analyse some runs, and return the word that each is counted under.
+
+    Args:
+        records: with their `folder`.
+        rows, seed: how many rows of dev to compare the models on, and which.
+        data_dir, cache_dir: where data and caches lie now; None: where the run found them.
+        force: also what is analysed already.
+    """
+
+    def outcome(record: Record) -> str:
+        folder = results_dir / record.folder
+        if not isinstance(record, Done):
+            log.info("%s: left out, it is %s", record.folder, record.status)
+            return "left out"
+        if not (folder / "student" / "model.safetensors").is_file():
+            again = run_line(record.words, "keep_student=all", "force=true")
+            log.info(
+                "%s: left out, its student was not kept. To have it, type %s",
+                *(record.folder, again),
+            )
+            return "left out"
+        wanted = about(folder, rows, seed)
+        if not force and is_analysed(folder, wanted):
+            log.info("%s: analysed before", record.folder)
+            return "analysed before"
+        try:
+            job = job_of(record, data_dir, cache_dir)
+            write(folder, analyse(job, folder, rows, seed), wanted)
+        except (BadInput, OSError) as error:
+            log.error("%s: failed, %s", record.folder, reason(error))
+            return "failed"
+        log.info("%s: analysed", record.folder)
+        return "analysed"
+
+    hush()
+    with terminal_lines():
+        return [outcome(record) for record in records]
+
+
+def job_of(record: Record, data_dir: str | None, cache_dir: str | None) -> Job:
     """Return the run of a record as its command line gives it today.
 
     Args:
@@ -153,11 +200,12 @@ def job_of(record: dict[str, Any], data_dir: str | None, cache_dir: str | None) 
     Raises:
         BadInput: what the command line gives is another run by now.
     """
-    moved = {"data_dir": data_dir, "cache_dir": cache_dir}
-    given = {key: value for key, value in moved.items() if value is not None}
-    words = [word for word in record["argv"] if word.partition("=")[0] not in given]
-    (job,) = plan.plan([*words, *(f"{key}={value}" for key, value in given.items())])
-    if job.id != record["id"]:
+    folders = {"data_dir": data_dir, "cache_dir": cache_dir}
+    changes = {key: value for key, value in folders.items() if value is not None}
+    changes["precision"] = record.config["precision"]  # that of the run, wherever this is
+    words = [word for word in record.words if word.partition("=")[0] not in changes]
+    (job,) = plan.plan([*words, *(f"{key}={value}" for key, value in changes.items())])
+    if job.id != run_id(record.config):
         raise BadInput(
             "its command line gives another run today: data, models or settings have changed. "
             "Give --data-dir and --cache-dir as they were, or run it again"
@@ -176,10 +224,10 @@ def is_analysed(folder: Path, wanted: dict[str, Any]) -> bool:
     """Tell whether a run's folder has this very analysis, whole."""
     path = folder / "analysis" / "about.json"
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        analysed: Any = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return False
-    return bool(found == wanted)
+    return bool(analysed == wanted)
 
 
 def write(folder: Path, tables: dict[str, pd.DataFrame], wanted: dict[str, Any]) -> None:
@@ -189,25 +237,3 @@ def write(folder: Path, tables: dict[str, pd.DataFrame], wanted: dict[str, Any])
         text = table.to_csv(index=False, float_format="%.9g", lineterminator="\n")
         files.write_text(folder / "analysis" / f"{name}.csv", text)
     files.write_json(folder / "analysis" / "about.json", wanted)
-
-
-def select(results_dir: Path, typed: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the records whose ids begin with what was typed; all done ones where nothing was.
-
-    Raises:
-        BadInput: there are no records, or none with such an id.
-    """
-    records = scores.read(results_dir).records
-    if not records:
-        raise BadInput(
-            f"no runs in {results_dir}: give --results-dir DIR, or run something first, e.g. "
-            "python -m ilkd_bench.run -m method=rail_l,pkd,alp seed=0,1,2,3,4"
-        )
-    for word in typed:
-        if not any(record["id"].startswith(word) for record in records):
-            raise BadInput(
-                f"no run has an id that begins with {word}: python -m ilkd_bench.runs lists them"
-            )
-    if typed:
-        return [record for record in records if record["id"].startswith(tuple(typed))]
-    return [record for record in records if record["status"] == "done"]

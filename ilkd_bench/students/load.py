@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ilkd_bench.records.record import repeat
+from ilkd_bench.plumbing.command import run_line
+from ilkd_bench.records.record import Record
 from ilkd_bench.types import BadInput
 
 if TYPE_CHECKING:
     from ilkd_bench.models.model import Model
 
 
-def require_student(folder: Path, record: dict[str, Any]) -> None:
+def require_student(folder: Path, record: Record) -> None:
     """Refuse a run whose student is not on the disk.
 
     Raises:
@@ -21,8 +22,8 @@ def require_student(folder: Path, record: dict[str, Any]) -> None:
     """
     if not (folder / "student" / "model.safetensors").is_file():
         raise BadInput(
-            f"the student of run {record['id']} was not kept ({folder}/student). Make it again: "
-            f"{repeat(record, 'force=true', 'keep_student=all')}"
+            f"the student of run {record.id} was not kept ({folder}/student). Make it again: "
+            f"{run_line(record.words, 'force=true', 'keep_student=all')}"
         )
 
 

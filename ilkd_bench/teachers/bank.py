@@ -4,7 +4,7 @@ A bank is a folder `cache_dir/banks/<key>/` with an array per field, `logits.npy
 `cls.npy` and `mean.npy` [N, L+1, H], and `meta.json` with what they are, sizes and checksums. It is
 written aside and renamed when it is whole. No torch here.
 
-`python -m ilkd_bench.banks` lists the banks of a cache folder and removes old ones.
+`ilkd-bench banks` lists the banks of a cache folder and removes old ones.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 from numpy.lib.format import open_memmap
 from rich.filesize import decimal
 
-from ilkd_bench.plumbing.files import file_hash, locked, write_json
+from ilkd_bench.plumbing.command import line
+from ilkd_bench.plumbing.files import Held, file_hash, locked, put_folder, write_json
 from ilkd_bench.types import BadInput
 
 log = logging.getLogger(__name__)
@@ -148,10 +148,10 @@ def _whole(folder: Path, shapes: Shapes, cache_dir: Path) -> bool:
         return False
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        found = _files(folder, shapes, cache_dir)
+        facts = _files(folder, shapes, cache_dir)
     except (OSError, ValueError):
-        meta, found = {}, {}
-    if found and isinstance(meta, dict) and meta.get("files") == found:
+        meta, facts = {}, {}
+    if facts and isinstance(meta, dict) and meta.get("files") == facts:
         return True
     log.warning("the bank %s is damaged and is built again", folder.name)
     return False
@@ -183,7 +183,7 @@ def _build(
     if needed - there > free:
         raise BadInput(
             f"{what} needs {decimal(needed)} in {folder.parent}, which has {decimal(free)} free: "
-            "remove old ones (python -m ilkd_bench.banks prune --older-than DAYS), give a larger "
+            f"remove old ones ({line('banks', 'prune', '--older-than', 'DAYS')}), give a larger "
             "disk (cache_dir=DIR), or run the teacher at every step (bank=off)"
         )
     draft = Draft(aside, shapes)
@@ -197,11 +197,10 @@ def _build(
     meta = {"format": FORMAT, "rows": rows, "files": _files(aside, shapes, cache_dir)}
     write_json(aside / "meta.json", dict(about) | meta)
     (aside / "used").touch()
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(aside, folder)
+    put_folder(aside, folder)
 
 
-# ----------------------------------------------------------------------------------- command line
+# ------------------------------------------------------------------------------- of a cache folder
 
 
 @dataclass(frozen=True)
@@ -224,8 +223,8 @@ def entries(cache_dir: Path) -> Iterator[Entry]:
     """Yield the banks of a cache folder, half-built ones too, last used first."""
     root = cache_dir / "banks"
     folders = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
-    found = [entry for entry in map(_entry, folders) if entry is not None]
-    yield from sorted(found, key=lambda entry: (-entry.used, entry.key))
+    banks = [entry for entry in map(_entry, folders) if entry is not None]
+    yield from sorted(banks, key=lambda entry: (-entry.used, entry.key))
 
 
 def _entry(folder: Path) -> Entry | None:
@@ -256,25 +255,24 @@ def prune(
 
     Args:
         older_than: days since the last use beyond which a bank goes; None: any age may stay.
-        max_size: bytes that the rest may take, the last used first; None: any size.
+        max_size: bytes that the others may take, the last used first; None: any size.
         now: seconds since 1970.
     """
-    listed = list(entries(cache_dir))
-    left, removed = sum(entry.bytes for entry in listed), []
-    for entry in reversed(listed):
-        old = older_than is not None and now - entry.used > older_than * DAY
-        if (old or (max_size is not None and left > max_size)) and _remove(entry):
-            removed.append(entry)
-            left -= entry.bytes
+    banks = list(entries(cache_dir))
+    total, removed = sum(bank.bytes for bank in banks), []
+    for bank in reversed(banks):
+        old = older_than is not None and now - bank.used > older_than * DAY
+        if (old or (max_size is not None and total > max_size)) and _remove(bank):
+            removed.append(bank)
+            total -= bank.bytes
     return removed
 
 
-def _remove(entry: Entry) -> bool:
-    lock = FileLock(entry.folder.with_name(f".{entry.key}.lock"))
+def _remove(bank: Entry) -> bool:
     try:
-        with lock.acquire(timeout=0):
-            shutil.rmtree(entry.folder, ignore_errors=True)  # another prune may be first
-    except Timeout:
-        log.warning("%s is being built and stays", entry.key)
+        with locked(bank.folder.with_name(bank.key), "", wait=False):
+            shutil.rmtree(bank.folder, ignore_errors=True)  # another prune may be first
+    except Held:
+        log.warning("%s is being built and stays", bank.key)
         return False
     return True

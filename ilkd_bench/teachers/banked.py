@@ -84,10 +84,10 @@ class BankTeacher:
         if at is not None:
             logits = self._arrays[snapshot_at(at, self._count)]
             return Outputs(_rows(logits, place, mask.device), mask)
-        shown: dict[str, Any] = {
+        fields: dict[str, Any] = {
             name: _rows(self._arrays[name], place, mask.device) for name in needs | LOGITS
         }
-        return Outputs(mask=mask, **shown)
+        return Outputs(mask=mask, **fields)
 
 
 def fits(size: int, free: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.files import file_hash, locked, write_json
+from ilkd_bench.plumbing.files import file_hash, locked, put_folder, write_json
 from ilkd_bench.types import BadInput, Incompatible
 
 log = logging.getLogger(__name__)
@@ -49,14 +48,12 @@ def _make(
         facts = make(aside, snapshots)
         stored = _facts(folder, False, cache_dir)
         if stored is not None:  # the teacher of earlier runs stays; only its snapshots are added
-            shutil.rmtree(folder / "snapshots", ignore_errors=True)
-            os.replace(aside / "snapshots", folder / "snapshots")
+            put_folder(aside / "snapshots", folder / "snapshots")
             facts = stored | {"snapshots": facts["snapshots"]}
             write_json(folder / "teacher.json", facts | {"files": _hashes(folder, cache_dir)})
         else:
             write_json(aside / "teacher.json", facts | {"files": _hashes(aside, cache_dir)})
-            shutil.rmtree(folder, ignore_errors=True)
-            os.replace(aside, folder)
+            put_folder(aside, folder)
     except Exception:
         shutil.rmtree(aside, ignore_errors=True)
         raise

@@ -52,12 +52,21 @@ class LiveTeacher:
         name: str = "",
     ) -> None:
         self.name = name
-        self._model = model.eval().requires_grad_(False)
+        self._model = model
         self.label_order = label_order
-        self.snapshots = list(snapshots)
-        best = model.hf.state_dict()
-        self._best = {k: v.clone() for k, v in best.items()} if snapshots else best
         self._at: float | None = None
+        self.settle(snapshots)
+
+    def settle(self, snapshots: Sequence[Path]) -> None:
+        """Freeze the model, whose weights are now those of the teacher's best epoch.
+
+        Args:
+            snapshots: its weights after each epoch of its training, oldest first; empty: none.
+        """
+        self._model.eval().requires_grad_(False)
+        self.snapshots = list(snapshots)
+        best = self._model.hf.state_dict()
+        self._best = {k: v.clone() for k, v in best.items()} if snapshots else best
 
     @property
     def spec(self) -> Spec:

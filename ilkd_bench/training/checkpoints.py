@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +13,8 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.io import TorchCheckpointIO
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+
+from ilkd_bench.plumbing.files import remove_folder, whole_file
 
 log = logging.getLogger(__name__)
 
@@ -30,22 +30,13 @@ def kept_for_resume(folder: Path) -> Iterator[None]:
     """Remove the checkpoints at the end, unless the training was interrupted."""
     if not all(map(_whole, folder.glob("*.ckpt"))):
         log.warning("the checkpoints in %s are damaged: the training starts again", folder)
-        _remove(folder)
+        remove_folder(folder)
     try:
         yield
     except Exception:
-        _remove(folder)
+        remove_folder(folder)
         raise
-    _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder at once: a kill in between leaves no half of it under its name."""
-    going = folder.with_name(f".{folder.name}")
-    shutil.rmtree(going, ignore_errors=True)
-    if folder.is_dir():
-        os.replace(folder, going)
-        shutil.rmtree(going, ignore_errors=True)
+    remove_folder(folder)
 
 
 def _whole(path: Path) -> bool:
@@ -64,14 +55,8 @@ class WholeFiles(TorchCheckpointIO):
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
         """Save so that a reader finds the whole file, or the one before."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.aside")
-        with aside.open("wb") as file:
+        with whole_file(Path(path)) as aside, aside.open("wb") as file:
             torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
 
 
 def every_epoch(path: Path) -> ModelCheckpoint:

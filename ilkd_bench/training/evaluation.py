@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
@@ -19,7 +18,7 @@ from ilkd_bench.data.batches import Split, sorted_batches, to_device
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.files import write_text
+from ilkd_bench.plumbing.files import whole_file
 from ilkd_bench.plumbing.terminal import track
 from ilkd_bench.teachers.live import Teacher
 from ilkd_bench.training.module import Score
@@ -74,11 +73,11 @@ def measure_teacher(
     logits = predict(lambda batch: teacher.outputs(batch, needs), dev, batch_size, device)
     scores = scorer(task)(logits, dev.labels)
     guard = task.metric if task.labels is None else "accuracy"
-    found = metrics.compute([guard], logits, dev.labels)[guard]
+    score = metrics.compute([guard], logits, dev.labels)[guard]
     constant = metrics.constant_score(guard, dev.labels)
-    if not found > constant and not allow_weak:
+    if not score > constant and not allow_weak:
         raise BadInput(
-            f"{whose} scores {found:.4f} ({guard}) on dev, no better than always "
+            f"{whose} scores {score:.4f} ({guard}) on dev, no better than always "
             f"giving one answer ({constant:.4f}). Give a better teacher.checkpoint=, more "
             "teacher.recipe.epochs=, or teacher.allow_weak=true"
         )
@@ -126,49 +125,17 @@ def _score_ood(task: Task, name: str, logits: Tensor, labels: Tensor) -> dict[st
 
 def save_predictions(path: Path, logits: Tensor, split: Split) -> None:
     """Write row number, label and logits of a split."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     frame = pd.DataFrame({"index": split.index.numpy(), "label": split.labels.numpy()})
     for column in range(logits.shape[1]):
         frame[f"logit_{column}"] = logits[:, column].numpy()
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    frame.to_parquet(aside)
-    os.replace(aside, path)
+    with whole_file(path) as aside:
+        frame.to_parquet(aside)
 
 
-def save_student(
-    folder: Path,
-    student: Model,
-    method: Method,
-    config: dict[str, Any],
-    scores: dict[str, dict[str, float]],
-) -> None:
-    """Write the student as transformers loads it, its model card, and the method's parameters."""
+def save_student(folder: Path, student: Model, method: Method) -> None:
+    """Write the student as transformers loads it, and the method's parameters."""
     student.hf.save_pretrained(folder / "student")
     student.tokenizer.save_pretrained(folder / "student")
-    lines = [
-        f"| {split} | {name} | {value:.4f} |"
-        for split, values in scores.items()
-        for name, value in values.items()
-        if name != "n"
-    ]
-    card = (
-        f"""---
-library_name: transformers
-pipeline_tag: text-classification
-tags: [knowledge-distillation]
----
-# {config["student"]["name"]} taught by {config["teacher"]["name"]} on {config["task"]["name"]}
-
-Method {config["method"]["name"]}, seed {config["seed"]}, lr {config["lr"]}, batch size
-{config["batch_size"]}, {config["epochs"]} epochs. Made by ilkd_bench.
-
-| split | metric | score |
-|---|---|---|
-"""
-        + "\n".join(lines)
-        + "\n"
-    )
-    write_text(folder / "student" / "README.md", card)
     state = {name: value.detach().contiguous().cpu() for name, value in method.named_parameters()}
     if state:
         save_file(state, folder / "method.safetensors")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,8 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models.build import checkpoint, seeded
 from ilkd_bench.models.layers import PROJECTIONS
 from ilkd_bench.models.model import Model
-from ilkd_bench.settings import groups
+from ilkd_bench.plumbing.hardware import device_here
+from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.banked import BANKED, banked, can_bank
 from ilkd_bench.teachers.live import LiveTeacher, Teacher
 from ilkd_bench.training.loop import Settings
@@ -27,73 +28,85 @@ from ilkd_bench.types import BadInput, Incompatible, Phase
 
 log = logging.getLogger(__name__)
 
-NO_ARGUMENTS = ("recommended", "teacher_layers", "recipe", "checkpoint", "allow_weak")
-"""What the settings of a teacher or student say besides the arguments of its `_target_`."""
 
-
-def fit_settings(config: dict[str, Any], seed: int, **changes: Any) -> Settings:
-    """Return the training settings of a configuration, or of a teacher's recipe on top of it."""
-    c = config | changes
+def fit_settings(run: Run) -> Settings:
+    """Return how a student is trained."""
     return Settings(
-        seed=seed,
-        batch_size=c["batch_size"],
-        patience=c["patience"],
-        gradient_clip=c["gradient_clip"],
-        precision=c["precision"],
-        optimisation=Optimisation(c["lr"], c["weight_decay"], c["warmup_ratio"]),
-        accelerator=c["trainer"]["accelerator"],
-        workers=c["trainer"]["workers"],
-        eval_batch_size=c["trainer"]["eval_batch_size"],
+        seed=run.seed,
+        batch_size=run.batch_size,
+        patience=run.patience,
+        gradient_clip=run.gradient_clip,
+        precision=run.precision,
+        optimisation=Optimisation(run.lr, run.weight_decay, run.warmup_ratio),
+        accelerator=run.trainer.accelerator,
+        workers=run.trainer.workers,
+        eval_batch_size=run.trainer.eval_batch_size,
     )
 
 
-def build_teacher(config: dict[str, Any], task: Task) -> tuple[Model, list[int] | None]:
-    """Return the teacher before its fine-tuning, or the given checkpoint and its label order."""
-    teacher = config["teacher"]
-    if teacher["checkpoint"] is not None:
-        return checkpoint(teacher["checkpoint"], labels=task.labels)
-    seed = teacher["recipe"]["seed"]
-    return groups.construct(teacher, drop=NO_ARGUMENTS, labels=task.labels, seed=seed), None
+def recipe_settings(run: Run) -> Settings:
+    """Return how a teacher, or an assistant, is trained: for all epochs of the teacher's recipe."""
+    recipe = run.teacher.recipe
+    return replace(
+        fit_settings(run),
+        seed=recipe.seed,
+        batch_size=recipe.batch_size,
+        patience=None,
+        optimisation=Optimisation(recipe.lr, recipe.weight_decay, recipe.warmup_ratio),
+    )
 
 
-def build_method(config: dict[str, Any], student: Model, teacher: Model) -> Method:
+def build_student(run: Run) -> Model:
+    """Return the student before its training."""
+    student: Model = run.student.build(labels=run.task.labels, seed=run.seed)
+    return student
+
+
+def build_teacher(run: Run) -> LiveTeacher:
+    """Return the teacher before its fine-tuning, or the given checkpoint."""
+    if run.teacher.checkpoint is not None:
+        model, order = checkpoint(run.teacher.checkpoint, labels=run.task.labels)
+        return LiveTeacher(model, label_order=order, name=run.teacher.name)
+    model = run.teacher.build(labels=run.task.labels, seed=run.teacher.recipe.seed)
+    return LiveTeacher(model, name=run.teacher.name)
+
+
+def build_method(run: Run, student: Model, teacher: LiveTeacher) -> Method:
     """Return the method, its projections drawn from the run's seed.
 
     Raises:
         Incompatible: it cannot work for this pair.
     """
-    with seeded(config["seed"]):
-        method: Method = groups.construct(
-            config["method"], drop=("weights",), student=student.spec, teacher=teacher.spec
-        )
+    with seeded(run.seed):
+        method: Method = run.method.build(student=student.spec, teacher=teacher.spec)
     return method
 
 
-def read_splits(
-    config: dict[str, Any], task: Task, student: Model, teacher: Model
-) -> dict[str, Split]:
+def read_splits(run: Run, student: Model, teacher: Model) -> dict[str, Split]:
     """Read and tokenise train, dev and every set that is scored at the end.
 
     Raises:
         BadInput: see `tasks.read`; or `max_length` is beyond a model's positions.
     """
     for whose, model in (("student", student), ("teacher", teacher)):
-        if config["max_length"] > model.max_tokens:
+        if run.max_length > model.max_tokens:
             raise BadInput(
-                f"max_length={config['max_length']} is beyond the {whose}'s {model.max_tokens} "
+                f"max_length={run.max_length} is beyond the {whose}'s {model.max_tokens} "
                 f"positions: allowed is max_length={model.max_tokens} or less"
             )
-    data_dir = None if config["data_dir"] is None else Path(config["data_dir"])
+    task = run.task
+    data_dir = None if run.data_dir is None else Path(run.data_dir)
     same = tokenizer_fingerprint(student.tokenizer) == tokenizer_fingerprint(teacher.tokenizer)
-    how = {"max_length": config["max_length"], "cache_dir": Path(config["cache_dir"])}
 
     def split(part: Task, name: str) -> Split:
         trains = name in ("teacher", "train")
-        limit = config["limit_train"] if trains else config["limit_eval"]
+        limit = run.limit_train if trains else run.limit_eval
         rows = tasks.read(part, name, data_dir=data_dir, limit=limit)
-        own = encode(rows, student.tokenizer, **how)
-        other = own if same else encode(rows, teacher.tokenizer, **how)
-        return Split(torch.from_numpy(rows.labels), torch.from_numpy(rows.index), own, other)
+        s = encode(rows, student.tokenizer, max_length=run.max_length, cache_dir=run.cache)
+        t = s
+        if not same:
+            t = encode(rows, teacher.tokenizer, max_length=run.max_length, cache_dir=run.cache)
+        return Split(torch.from_numpy(rows.labels), torch.from_numpy(rows.index), s, t)
 
     splits = {
         name: split(task, name)
@@ -106,31 +119,31 @@ def read_splits(
     return {n: s for n, s in splits.items() if not tasks.is_hidden(task, s.labels.numpy())}
 
 
-def check_bank(config: dict[str, Any], phases: Sequence[Phase]) -> None:
+def check_bank(run: Run, phases: Sequence[Phase]) -> None:
     """Refuse `bank=on` for a method that needs what no bank holds.
 
     Raises:
         BadInput: that is so.
     """
-    if config["bank"] == "on" and not can_bank(phases):
+    if run.bank == "on" and not can_bank(phases):
         needs = frozenset().union(*(phase.needs for phase in phases))
         raise BadInput(
-            f"bank=on: method={config['method']['name']} needs {', '.join(sorted(needs))} of the "
+            f"bank=on: method={run.method.name} needs {', '.join(sorted(needs))} of the "
             f"teacher; banks hold {', '.join(sorted(BANKED))}, of its snapshots only logits. "
             "Type bank=auto"
         )
 
 
-def check_compile(config: dict[str, Any], phases: Sequence[Phase]) -> None:
+def check_compile(run: Run, phases: Sequence[Phase]) -> None:
     """Refuse `compile=true` for a method that looks inside the layers.
 
     Raises:
         BadInput: that is so.
     """
     inside = frozenset().union(*(phase.needs for phase in phases)) & PROJECTIONS.keys()
-    if config["compile"] and inside:
+    if run.compile and inside:
         raise BadInput(
-            f"compile=true: method={config['method']['name']} needs {', '.join(sorted(inside))} "
+            f"compile=true: method={run.method.name} needs {', '.join(sorted(inside))} "
             "of the student, which compiled code does not show. Type compile=false"
         )
 
@@ -156,25 +169,18 @@ def check_tokens(name: str, method: Method, split: Split) -> None:
 
 
 def answering(
-    config: dict[str, Any],
-    live: LiveTeacher,
-    splits: dict[str, Split],
-    name: str,
-    phases: Sequence[Phase],
-    *,
-    device: torch.device,
-    batch_size: int,
+    run: Run, teacher: LiveTeacher, splits: dict[str, Split], name: str, phases: Sequence[Phase]
 ) -> Teacher:
     """Return who answers for the teacher on a split: its bank where that holds what is needed."""
-    if config["bank"] == "off" or not can_bank(phases):
-        return live
+    if run.bank == "off" or not can_bank(phases):
+        return teacher
     return banked(
-        live,
+        teacher,
         splits[name],
         phases,
-        about={"teacher": live.name, "task": config["task"]["name"], "split": name},
-        dtype=config["bank_dtype"],
-        batch_size=batch_size,
-        device=device,
-        cache_dir=Path(config["cache_dir"]),
+        about={"teacher": teacher.name, "task": run.task.name, "split": name},
+        dtype=run.bank_dtype,
+        batch_size=run.trainer.eval_batch_size,
+        device=device_here(run.trainer.accelerator),
+        cache_dir=run.cache,
     )

@@ -29,7 +29,7 @@ from ilkd_bench.training.checkpoints import (
     kept_for_resume,
     load,
 )
-from ilkd_bench.training.module import DistillModule, Optimisation, Score, show
+from ilkd_bench.training.module import DistillModule, Optimisation, Score, both_outputs
 from ilkd_bench.training.progress import Bar
 from ilkd_bench.types import BadInput, Clock, Phase
 
@@ -233,7 +233,7 @@ def check_terms(
     with torch.no_grad():
         for phase in phases:
             clock = Clock(phase, epoch=0, step=0, steps=1, seed=0)
-            terms |= set(method.loss(*show(student, teacher, batch, clock), clock))
+            terms |= set(method.loss(*both_outputs(student, teacher, batch, clock), clock))
     for names, text in [
         (terms - set(weights), "the loss has terms without a weight"),
         (set(weights) - terms, "weights that no phase of the method uses"),

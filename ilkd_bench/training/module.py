@@ -45,7 +45,7 @@ def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> T
     return sum((weights[name] * term for name, term in terms.items()), start=torch.tensor(0.0))
 
 
-def show(
+def both_outputs(
     student: Model, teacher: Teacher | None, batch: dict[str, Any], clock: Clock
 ) -> tuple[Outputs, Outputs, Batch]:
     """Return what the student, the teacher (None where not needed) and the batch give a loss."""
@@ -162,7 +162,7 @@ class DistillModule(pl.LightningModule):
         The method may then remember the batch, so this is called once per training step.
         """
         clock = self.clock
-        s, t, rows = show(self.student, self._teacher[0], batch, clock)
+        s, t, rows = both_outputs(self.student, self._teacher[0], batch, clock)
         with torch.autocast(self.device.type, enabled=False):
             if diagnose:
                 with torch.no_grad():

@@ -1,27 +1,32 @@
-"""One run, from a resolved configuration to a record. Callable without Hydra."""
+"""One run, from its settings to a record: prepare, fit, evaluate, leave."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ilkd_bench.data.tasks import Task
+from ilkd_bench.data.batches import Split
+from ilkd_bench.methods.base import Method
 from ilkd_bench.models.build import seeded
 from ilkd_bench.models.layers import check_copy, copy_layers
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import write_text
 from ilkd_bench.plumbing.hardware import device_here, environment, precision_here
-from ilkd_bench.records.cells import place
-from ilkd_bench.settings import groups
-from ilkd_bench.teachers.live import LOGITS
+from ilkd_bench.records.card import write_card
+from ilkd_bench.records.record import Measured
+from ilkd_bench.settings.run import Run
+from ilkd_bench.teachers.live import LOGITS, LiveTeacher, Teacher
 from ilkd_bench.training.evaluation import evaluate, measure_teacher, save_student, scorer
 from ilkd_bench.training.inputs import (
-    NO_ARGUMENTS,
     answering,
     build_method,
+    build_student,
     build_teacher,
     check_bank,
     check_compile,
@@ -29,18 +34,16 @@ from ilkd_bench.training.inputs import (
     fit_settings,
     read_splits,
 )
-from ilkd_bench.training.loop import check_terms, fit
-from ilkd_bench.training.make_teacher import ready_teacher, taught
+from ilkd_bench.training.loop import Fitted, check_terms, fit
+from ilkd_bench.training.make_teacher import assistants, fine_tune
 from ilkd_bench.training.wandb_logger import tracker
 from ilkd_bench.types import Phase
 
 
-def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Fine-tune or load the teacher, distil the student, evaluate, and leave files in `folder`.
+def train(run: Run, folder: Path) -> Measured:
+    """Bring the teacher to the student, distil, evaluate, and leave files in `folder`.
 
     Args:
-        config: resolved and checked (`settings.check`).
-        science: its identity (`settings.science`).
         folder: of the run; takes the history, the predictions and the student.
 
     Returns:
@@ -50,87 +53,158 @@ def run(config: dict[str, Any], science: dict[str, Any], folder: Path) -> dict[s
         BadInput: something given is wrong, found before the first student step.
         Incompatible: the method cannot work for this pair.
     """
-    task = Task(**config["task"])
-    precision_here(config["precision"], config["trainer"]["accelerator"])  # BadInput now
-    student: Model = groups.construct(
-        config["student"], drop=NO_ARGUMENTS, labels=task.labels, seed=config["seed"]
-    )
-    started = time.perf_counter()
-    teacher_model, order = build_teacher(config, task)
-    method = build_method(config, student, teacher_model)
-    phases = method.phases(config["epochs"])
-    check_bank(config, phases)
-    check_compile(config, phases)
-    if config["student"]["teacher_layers"] is not None:
-        check_copy(student.hf, teacher_model.hf, config["student"]["teacher_layers"])
-    splits = read_splits(config, task, student, teacher_model)
-    check_tokens(config["method"]["name"], method, splits["train"])
-    live, facts = ready_teacher(config, science, task, teacher_model, order, phases, splits)
-    if config["student"]["teacher_layers"] is not None:
-        copy_layers(student.hf, live.model.hf, config["student"]["teacher_layers"])
-    where: dict[str, Any] = {
-        "device": device_here(config["trainer"]["accelerator"]),
-        "batch_size": config["trainer"]["eval_batch_size"],
-    }
-    measured = answering(config, live, splits, "dev", [Phase("measure", 1, LOGITS)], **where)
-    teacher_dev = measure_teacher(
-        measured, task, splits["dev"], allow_weak=config["teacher"]["allow_weak"], **where
-    )
-    teacher = answering(config, live, splits, "train", phases, **where)
-    with seeded(2**31 + config["seed"]):  # not the numbers that its projections were drawn from
-        method.prepare(splits["train"].labels, splits["train"].index)
-    weights = config["method"]["weights"]
-    check_terms(student, method, weights, teacher, splits["train"], phases, where["device"])
-    if method.assistants:
-        live, facts["assistants"] = taught(config, science, task, method, live, **where)
-        splits = read_splits(config, task, student, live.model)
-        teacher = answering(config, live, splits, "train", phases, **where)
-    if config["compile"]:
-        student.hf.compile(dynamic=True)  # lengths differ from batch to batch
-    teacher_seconds = time.perf_counter() - started
-
-    with tracker(config, folder, place(science)) as logger:
-        fitted = fit(
-            student,
-            method,
-            weights,
-            teacher,
-            splits,
-            phases=phases,
-            settings=fit_settings(config, config["seed"]),
-            score=scorer(task),
-            monitor=task.metric,
-            folder=folder,
-            title=f"{config['method']['name']} seed {config['seed']}",
-            logger=logger,
-        )
-        started = time.perf_counter()
-        scores = evaluate(student, task, splits, folder=folder, **where)
-        evaluate_seconds = time.perf_counter() - started
-        write_text(folder / "history.csv", pd.DataFrame(fitted.history).to_csv(index=False))
-        save_student(folder, student, method, config, scores)
-        record = {
-            "limited": config["limit_train"] is not None or config["limit_eval"] is not None,
-            "scores": scores,
-            "monitor": f"dev/{task.metric}",
-            "best_epoch": fitted.best_epoch,
-            "teacher": facts
-            | {
-                "dev": teacher_dev,
-                "outputs": teacher.source if any(phase.needs for phase in phases) else None,
-            },
-            "data": {"fingerprint": science["data"]} | {k: len(v) for k, v in splits.items()},
-            "parameters": {"teacher": _parameters(teacher_model), "student": _parameters(student)},
-            "seconds": {
-                "train": fitted.seconds,
-                "teacher": teacher_seconds,
-                "evaluate": evaluate_seconds,
-            },
-            "examples_per_second": fitted.examples / fitted.seconds,
-        } | environment(config["precision"], config["trainer"]["accelerator"])
+    parts = prepare(run)
+    with tracker(run, folder) as logger:
+        fitted = _fit(run, parts, folder, logger)
+        scores = _evaluate(run, parts, folder)
+        measured = leave(run, parts, fitted, scores, folder)
         if logger:
-            logger.finish(record, fitted.history)
-    return record
+            logger.finish(measured.model_dump(), fitted.history)
+    return measured
+
+
+@dataclass
+class Parts:
+    """What a run is made of once every refusal has had its chance.
+
+    Attributes:
+        teacher: who answers for it on the training rows.
+        facts: what the record says of the teacher.
+        parameters: of teacher and student.
+        seconds: by what they were spent on.
+    """
+
+    student: Model
+    method: Method
+    phases: Sequence[Phase]
+    splits: dict[str, Split]
+    teacher: Teacher
+    facts: dict[str, Any]
+    parameters: dict[str, int]
+    seconds: Seconds
+
+
+@dataclass
+class Seconds:
+    """How long the parts of a run took."""
+
+    spent: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def on(self, part: str) -> Iterator[None]:
+        """Add the time that is spent inside."""
+        started = time.perf_counter()
+        yield
+        self.spent[part] = self.spent.get(part, 0.0) + time.perf_counter() - started
+
+
+def prepare(run: Run) -> Parts:
+    """Build models and method, read the rows, and bring the teacher to its best epoch.
+
+    Raises:
+        BadInput, Incompatible: see `train`.
+    """
+    seconds = Seconds()
+    with seconds.on("setup"):
+        precision_here(run.precision, run.trainer.accelerator)  # BadInput now
+        student, teacher = build_student(run), build_teacher(run)
+        method = build_method(run, student, teacher)
+        phases = method.phases(run.epochs)
+        check_bank(run, phases)
+        check_compile(run, phases)
+        layers = run.student.teacher_layers
+        if layers is not None:
+            check_copy(student.hf, teacher.model.hf, layers)
+        splits = read_splits(run, student, teacher.model)
+        check_tokens(run.method.name, method, splits["train"])
+        parameters = {"teacher": _parameters(teacher.model), "student": _parameters(student)}
+    with seconds.on("teacher"):
+        facts = fine_tune(run, teacher, phases, splits)
+        facts["dev"] = _measure(run, teacher, splits)
+        answers = answering(run, teacher, splits, "train", phases)
+    with seconds.on("setup"):
+        if layers is not None:
+            copy_layers(student.hf, teacher.model.hf, layers)
+        with seeded(2**31 + run.seed):  # not the numbers that its projections were drawn from
+            method.prepare(splits["train"].labels, splits["train"].index)
+        device = device_here(run.trainer.accelerator)
+        weights = run.method.weights
+        check_terms(student, method, weights, answers, splits["train"], phases, device)
+    if method.assistants:
+        with seconds.on("teacher"):
+            teacher, facts["assistants"] = assistants(run, method, teacher)
+            splits = read_splits(run, student, teacher.model)
+            answers = answering(run, teacher, splits, "train", phases)
+    if any(phase.needs for phase in phases):
+        facts["outputs"] = answers.source
+    else:
+        facts["outputs"] = None
+    if run.compile:
+        student.hf.compile(dynamic=True)  # lengths differ from batch to batch
+    return Parts(student, method, phases, splits, answers, facts, parameters, seconds)
+
+
+def _measure(run: Run, teacher: LiveTeacher, splits: dict[str, Split]) -> dict[str, float]:
+    return measure_teacher(
+        answering(run, teacher, splits, "dev", [Phase("measure", 1, LOGITS)]),
+        run.task,
+        splits["dev"],
+        allow_weak=run.teacher.allow_weak,
+        device=device_here(run.trainer.accelerator),
+        batch_size=run.trainer.eval_batch_size,
+    )
+
+
+def _fit(run: Run, parts: Parts, folder: Path, logger: Any) -> Fitted:
+    return fit(
+        parts.student,
+        parts.method,
+        run.method.weights,
+        parts.teacher,
+        parts.splits,
+        phases=parts.phases,
+        settings=fit_settings(run),
+        score=scorer(run.task),
+        monitor=run.task.metric,
+        folder=folder,
+        title=f"{run.method.name} seed {run.seed}",
+        logger=logger,
+    )
+
+
+def _evaluate(run: Run, parts: Parts, folder: Path) -> dict[str, dict[str, float]]:
+    with parts.seconds.on("evaluate"):
+        return evaluate(
+            parts.student,
+            run.task,
+            parts.splits,
+            folder=folder,
+            device=device_here(run.trainer.accelerator),
+            batch_size=run.trainer.eval_batch_size,
+        )
+
+
+def leave(
+    run: Run, parts: Parts, fitted: Fitted, scores: dict[str, dict[str, float]], folder: Path
+) -> Measured:
+    """Write the history and the student, and return the measured part of the record."""
+    write_text(folder / "history.csv", pd.DataFrame(fitted.history).to_csv(index=False))
+    save_student(folder, parts.student, parts.method)
+    sizes = {name: len(split) for name, split in parts.splits.items()}
+    facts: dict[str, Any] = {
+        "limited": run.limited,
+        "scores": scores,
+        "monitor": f"dev/{run.task.metric}",
+        "best_epoch": fitted.best_epoch,
+        "teacher": parts.facts,
+        "data": {"fingerprint": run.data} | sizes,
+        "parameters": parts.parameters,
+        "seconds": parts.seconds.spent | {"train": fitted.seconds},
+        "examples_per_second": fitted.examples / fitted.seconds,
+    } | environment(run.precision, run.trainer.accelerator)
+    measured = Measured.model_validate(facts)
+    write_card(folder, run.identity, measured.model_dump())
+    return measured
 
 
 def _parameters(model: Model) -> int:

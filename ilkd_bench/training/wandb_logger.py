@@ -17,11 +17,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, cast
 
 from pytorch_lightning.loggers.logger import Logger
 
+from ilkd_bench.records.cells import place
+from ilkd_bench.settings.run import Run, WandB
 from ilkd_bench.training import wandb_process
 
 log = logging.getLogger(__name__)
@@ -31,17 +34,13 @@ LONGEST_TAG = 64
 
 
 @contextmanager
-def tracker(config: dict[str, Any], folder: Path, place: Mapping[str, str]) -> Iterator[Any]:
-    """Give Lightning's `logger` for a run: False, or its mirror, closed at the end.
-
-    Args:
-        place: section, method and task of the run in the tables (`scores.place`).
-    """
-    if config["logger"]["name"] == "none":
+def tracker(run: Run, folder: Path) -> Iterator[Any]:
+    """Give Lightning's `logger` for a run: False, or its mirror, closed at the end."""
+    if not isinstance(run.logger, WandB):
         yield False
         return
-    mirrored = Mirror(config["logger"], folder)
-    mirrored.send("start", opening(config, folder, place))
+    mirrored = Mirror(run.logger, folder)
+    mirrored.send("start", opening(run, run.logger, folder))
     try:
         yield mirrored
     except BaseException as error:
@@ -51,28 +50,29 @@ def tracker(config: dict[str, Any], folder: Path, place: Mapping[str, str]) -> I
     mirrored.close(0)
 
 
-def opening(config: dict[str, Any], folder: Path, place: Mapping[str, str]) -> dict[str, Any]:
+def opening(run: Run, choice: WandB, folder: Path) -> dict[str, Any]:
     """Return what a W&B run starts with.
 
     Beside the whole configuration it has `section`, `row` and `column`: runs that agree in these
     and in `lr` and `batch_size` differ in their seed only.
     """
-    choice = config["logger"]
-    task, method = config["task"]["name"], config["method"]["name"]
-    pair = f"{config['teacher']['name']}-{config['student']['name']}"
+    task, method = run.task.name, run.method.name
+    pair = f"{run.teacher.name}-{run.student.name}"
+    cell = place(run.identity)
     return {
-        "mode": choice["mode"],
-        "timeout": choice["timeout"],
-        "upload": choice["upload"],
+        "mode": choice.mode,
+        "timeout": choice.timeout,
+        "upload": choice.upload,
         "init": {
-            "project": choice["project"],
-            "entity": choice["entity"],
-            "group": choice["group"],
+            "project": choice.project,
+            "entity": choice.entity,
+            "group": choice.group,
             "name": f"{task} {method} {folder.name}",
             "tags": [tag[:LONGEST_TAG] for tag in (method, task, pair)],
             "dir": str(folder.resolve()),
-            "config": config
-            | {"section": place["section"], "row": place["method"], "column": place["task"]},
+            "config": run.model_dump(by_alias=True)
+            | {"task": asdict(run.task)}
+            | {"section": cell["section"], "row": cell["method"], "column": cell["task"]},
         },
     }
 
@@ -93,12 +93,12 @@ def numbers(row: Mapping[str, Any]) -> dict[str, Any]:
 
     `layers: 2 5` becomes `layers/1: 2` and `layers/2: 5` too.
     """
-    found = dict(row)
+    plottable = dict(row)
     for key, value in row.items():
         parts = value.split() if isinstance(value, str) else []
         if all(part.isdigit() for part in parts):
-            found |= {f"{key}/{place}": int(part) for place, part in enumerate(parts, 1)}
-    return found
+            plottable |= {f"{key}/{place}": int(part) for place, part in enumerate(parts, 1)}
+    return plottable
 
 
 class Mirror(Logger):
@@ -109,7 +109,7 @@ class Mirror(Logger):
         folder: of the run; `folder/wandb` takes what W&B keeps.
     """
 
-    def __init__(self, choice: dict[str, Any], folder: Path) -> None:
+    def __init__(self, choice: WandB, folder: Path) -> None:
         super().__init__()
         self._choice = choice
         self._folder = folder
@@ -172,7 +172,7 @@ class Mirror(Logger):
                 self.log_metrics(row, step=row["epoch"])
         self.send("summary", {"status": "done"} | flat(record))
         student = self._folder / "student"
-        if self._choice["artifact"] and student.is_dir():
+        if self._choice.artifact and student.is_dir():
             try:
                 kept = _linked(student, self._folder / "wandb" / "student")
             except OSError as error:
@@ -200,8 +200,8 @@ class Mirror(Logger):
             self._unsent.clear()
 
     def _listen(self) -> None:
-        told = self._answers.read() or b""
-        for line in told.decode(errors="replace").splitlines():
+        answers = self._answers.read() or b""
+        for line in answers.decode(errors="replace").splitlines():
             self._warn(line)
 
     def _warn(self, text: str) -> None:
@@ -216,16 +216,16 @@ class Mirror(Logger):
         process, self._process = self._process, None
         if process is None:
             return
-        deadline = time.monotonic() + self._choice["wait"]
+        deadline = time.monotonic() + self._choice.wait
 
-        def left() -> float:
+        def remaining() -> float:
             return max(0.0, deadline - time.monotonic())
 
-        while self._unsent and select.select([], [self._input], [], left())[1]:
+        while self._unsent and select.select([], [self._input], [], remaining())[1]:
             self._flush()
         self._input.close()
         try:
-            ended: int | None = process.wait(left())
+            ended: int | None = process.wait(remaining())
         except subprocess.TimeoutExpired:
             ended = None
         self._listen()
@@ -233,7 +233,7 @@ class Mirror(Logger):
         if ended is None:
             threading.Thread(target=process.wait, daemon=True).start()  # leaves no zombie
             self._warn(
-                f"W&B is not done {self._choice['wait']:g} s after the run and goes on in the "
+                f"W&B is not done {self._choice.wait:g} s after the run and goes on in the "
                 f"background; what does not arrive: wandb sync {self._folder}/wandb/*run-*"
             )
         elif ended != 0:

@@ -80,15 +80,17 @@ def mirror(messages: Iterator[tuple[str, Any]], tell: Callable[[str], None]) -> 
 
 def begin(wandb: Any, start: dict[str, Any], tell: Callable[[str], None]) -> Any:
     """Start a W&B run; where that fails online, it is kept offline."""
-    given = start["init"] | {"settings": wandb.Settings(**SETTINGS, init_timeout=start["timeout"])}
+    settings = start["init"] | {
+        "settings": wandb.Settings(**SETTINGS, init_timeout=start["timeout"])
+    }
     mode = os.environ.get("WANDB_MODE", "online") if start["mode"] == "auto" else start["mode"]
     try:
-        run = wandb.init(mode=mode, **given)
+        run = wandb.init(mode=mode, **settings)
     except Exception as error:
         if mode != "online":
             raise
-        tell(f"W&B: {error}; this run is kept offline in {given['dir']}/wandb, for `wandb sync`")
-        run = wandb.init(mode="offline", **given)
+        tell(f"W&B: {error}; this run is kept offline in {settings['dir']}/wandb, for `wandb sync`")
+        run = wandb.init(mode="offline", **settings)
     run.define_metric("epoch")
     run.define_metric("*", step_metric="epoch")
     return run

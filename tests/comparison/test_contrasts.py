@@ -15,6 +15,7 @@ from ilkd_bench.comparison import contrasts
 from ilkd_bench.reporting.tables import controls
 from ilkd_bench.reporting.tables.grid import Grid
 from ilkd_bench.settings.groups import ROOT
+from ilkd_bench.types import BadInput
 
 PKD = [0.80, 0.82, 0.81, 0.83, 0.84]
 
@@ -33,18 +34,50 @@ def cells(shown: Grid) -> dict[str, dict[str, str]]:
 
 def test_controls_have_a_yaml_and_a_known_kind() -> None:
     known = {path.stem for path in (ROOT / "conf" / "method").glob("*.yaml")}
-    for method, kinds in contrasts.CONTROLS.items():
-        assert {method, *(name for names in kinds.values() for name in names)} <= known
-        assert set(kinds) <= set(contrasts.WORDS)
-    named = {
-        name for kinds in contrasts.CONTROLS.values() for names in kinds.values() for name in names
-    }
+    declared = contrasts.controls()
+    named = {name for kinds in declared.values() for names in kinds.values() for name in names}
+    assert {*declared, *named} <= known
+    assert {kind for kinds in declared.values() for kind in kinds} <= set(contrasts.WORDS)
     swept = set()
     for preset in ("controls", "layer_selection"):
         text = (ROOT / "sweeps" / f"{preset}.yaml").read_text(encoding="utf-8")
         swept |= set(re.search(r"^ +method: (.*)$", text, flags=re.M)[1].split(","))
-    own = {*contrasts.CONTROLS, "pkd_last"}  # methods of their own
+    own = {*declared, "pkd_last"}  # methods of their own
     assert swept - own == named, "what the presets compare a method with is a control of it"
+
+
+def test_a_control_is_an_entry_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of any method, with whatever kinds; nothing else says which method is whose control."""
+    path = tmp_path / "controls.yaml"
+    path.write_text(contrasts.FILE.read_text() + "\nalp:\n  vectors: [alp_shuffled]\n")
+    monkeypatch.setattr(contrasts, "FILE", path)
+    shown = grid(tmp_path, seeds(PKD, "alp") + seeds([0.7, 0.71, 0.7, 0.7, 0.72], "alp_shuffled"))
+    (row,) = cells(shown).values()
+    assert row["beside"] == "vectors that say nothing of the row"
+    assert row["verdict"] == "the method is better"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pkd: {layer: [pkd_first]}", "pkd: unknown layer; allowed are layers, vectors, term"),
+        ("pkd: {layers: pkd_first}", "pkd, layers must be a list, not 'pkd_first'"),
+        ("pkd: {layers: [1]}", "pkd, layers, 1 must be text, not 1"),
+        ("pkd: {layers: [a], layers: [b]}", "the key layers is there twice"),
+        ("- pkd", "must be a mapping, not ['pkd']"),
+        ("", "must be a mapping, not None"),
+        ("pkd: {", "cannot be read"),
+    ],
+)
+def test_what_is_not_understood_is_named(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "controls.yaml"
+    path.write_text(text)
+    monkeypatch.setattr(contrasts, "FILE", path)
+    with pytest.raises(BadInput) as error:
+        contrasts.controls()
+    assert str(error.value).startswith(str(path)) and message in str(error.value)
 
 
 def test_the_difference_is_that_of_the_averages_over_tasks(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from made import record
 from ilkd_bench.comparison import scores
 from ilkd_bench.plumbing import files
 from ilkd_bench.records import cells
+from ilkd_bench.records.record import Stored, load_records
 from ilkd_bench.settings import identity
 
 
@@ -184,7 +185,7 @@ def test_a_frame_of_nothing_has_the_same_columns() -> None:
 def test_the_frame_does_not_depend_on_the_order_of_the_records(tmp_path: Path) -> None:
     items = [record(m, t, s) for m in ("pkd", "alp") for t in ("rte", "mrpc") for s in (1, 0)]
     made.write(tmp_path, items)
-    found = scores.read(tmp_path).records
+    found = load_records(tmp_path).records
     pd.testing.assert_frame_equal(scores.frame(found), scores.frame(found[::-1]))
 
 
@@ -196,7 +197,7 @@ def test_records_are_read_in_the_order_of_their_paths_with_folder_and_place(
 ) -> None:
     items = [record("pkd"), record("alp", status="failed"), record("alp", "cola")]
     folders = made.write(tmp_path, items)
-    found = scores.read(tmp_path)
+    found = load_records(tmp_path)
     assert found.flaws == []
     assert [item["id"] for item in found.records] == [
         items[2]["id"],
@@ -210,7 +211,7 @@ def test_records_are_read_in_the_order_of_their_paths_with_folder_and_place(
 
 
 def test_without_a_folder_nothing_is_read(tmp_path: Path) -> None:
-    assert scores.read(tmp_path / "nowhere") == scores.Found([], [])
+    assert load_records(tmp_path / "nowhere") == Stored([], [])
 
 
 def without(item: dict[str, Any], *path: str) -> dict[str, Any]:
@@ -303,7 +304,7 @@ def test_a_record_that_cannot_be_used_is_named_with_the_reason(kind: str, tmp_pa
     content, reason = FLAWS[kind]
     (whole, broken) = made.write(tmp_path, [record(seed=1), GOOD])
     (broken / "record.json").write_text(content)
-    found = scores.read(tmp_path)
+    found = load_records(tmp_path)
     name = broken.relative_to(tmp_path).as_posix()
     (flaw,) = found.flaws
     assert flaw.startswith(f"{name}: not used, {reason}")
@@ -313,7 +314,7 @@ def test_a_record_that_cannot_be_used_is_named_with_the_reason(kind: str, tmp_pa
 @pytest.mark.parametrize("status", ["failed", "running", "skipped"])
 def test_a_run_that_is_not_done_needs_no_scores(status: str, tmp_path: Path) -> None:
     made.write(tmp_path, [record(status=status)])
-    found = scores.read(tmp_path)
+    found = load_records(tmp_path)
     assert found.flaws == [] and len(found.records) == 1
 
 
@@ -321,7 +322,7 @@ def test_a_copy_of_a_run_counts_once_and_is_named(tmp_path: Path) -> None:
     (folder,) = made.write(tmp_path, [record()])
     copy = folder.with_name("s0-copy")
     files.write_text(copy / "record.json", (folder / "record.json").read_text())
-    found = scores.read(tmp_path)
+    found = load_records(tmp_path)
     assert len(found.records) == 1
     first, second = sorted(f.relative_to(tmp_path).as_posix() for f in (folder, copy))
     assert found.flaws == [f"{second}: not used, it has the id of {first}"]
@@ -343,7 +344,7 @@ def test_ten_thousand_records_take_less_than_ten_seconds(tmp_path: Path) -> None
             folder.mkdir(parents=True)
             (folder / "record.json").write_text(json.dumps(one))
     start = time.process_time()  # other tests run beside this one
-    found = scores.read(tmp_path)
+    found = load_records(tmp_path)
     table = scores.frame(found.records)
     summary = scores.summarise(table)
     seconds = time.process_time() - start

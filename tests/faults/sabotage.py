@@ -114,7 +114,7 @@ real_replace, real_rmtree = os.replace, shutil.rmtree
 
 
 def attempt(job: Any) -> None:
-    state["job"] = f"{job.config['method']['name']}-{job.config['seed']}"
+    state["job"] = f"{job.run.method.name}-{job.run.seed}"
     real_attempt(job)
 
 
@@ -233,7 +233,7 @@ def in_training() -> None:
 def without_training() -> None:
     """Put a run that does nothing in place of the training."""
 
-    def run(config: dict[str, Any], science: Any, folder: Path) -> dict[str, Any]:
+    def train(run: Any, folder: Path) -> dict[str, Any]:
         at("run")
         (folder / "student").mkdir(exist_ok=True)
         (folder / "student" / "model.safetensors").write_bytes(b"weights")
@@ -242,7 +242,7 @@ def without_training() -> None:
             (folder / "student" / "more").write_bytes(b"x" * int(os.environ["SABOTAGE_BYTES"]))
         at("end")
         return {
-            "scores": {"dev": {"accuracy": (1 + config["seed"]) / 16, "n": 4}},
+            "scores": {"dev": {"accuracy": (1 + run.seed) / 16, "n": 4}},
             "monitor": "dev/accuracy",
             "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
         }
@@ -250,7 +250,7 @@ def without_training() -> None:
     import ilkd_bench.training
 
     fake: Any = types.ModuleType("ilkd_bench.training.train")
-    fake.run = run
+    fake.train = train
     sys.modules["ilkd_bench.training.train"] = ilkd_bench.training.train = fake  # type: ignore[attr-defined]
     jobs.hush = lambda: None
 

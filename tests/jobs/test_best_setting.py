@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import toys
+from toys import write_record
 
 from ilkd_bench import run
 from ilkd_bench.jobs import plan
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import write_record
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput
 
@@ -31,7 +31,7 @@ def written(root: Path, score: float, *words: str, status: str = "done") -> None
 
 def best(root: Path, *words: str) -> tuple[float, int]:
     (job,) = plan.plan(toys.small(root, "method=pkd", *words))
-    return job.config["lr"], job.config["batch_size"]
+    return job.run.lr, job.run.batch_size
 
 
 BEST = ("lr=best", "batch_size=best", "seed=7")
@@ -103,9 +103,7 @@ def test_each_method_has_its_own_best(tmp_path: Path) -> None:
     written(tmp_path, 0.5, "lr=1e-3", "method=alp")
     written(tmp_path, 0.6, "lr=2e-3", "method=alp")
     words = ["-m", *toys.small(tmp_path, "method=pkd,alp", "lr=best", "seed=1,2")]
-    found = [
-        (j.config["method"]["name"], j.config["seed"], j.config["lr"]) for j in plan.plan(words)
-    ]
+    found = [(j.run.method.name, j.run.seed, j.run.lr) for j in plan.plan(words)]
     assert found == [("pkd", 1, 1e-3), ("pkd", 2, 1e-3), ("alp", 1, 2e-3), ("alp", 2, 2e-3)]
 
 
@@ -165,19 +163,19 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int, int]]:
             return int(error.code or 0)
         return 0
 
-    def measure(config: dict[str, Any], science: Any, folder: Path) -> dict[str, Any]:
-        done.append((config["lr"], config["batch_size"], config["seed"]))
-        if config["lr"] > 0.5:
+    def measure(run: Any, folder: Path) -> dict[str, Any]:
+        done.append((run.lr, run.batch_size, run.seed))
+        if run.lr > 0.5:
             raise FloatingPointError("the loss is not finite")
         score = {(1e-3, 8): 0.5, (1e-3, 16): 0.6, (2e-3, 8): 0.8, (2e-3, 16): 0.7}
         return {
-            "scores": {"dev": {"accuracy": score[config["lr"], config["batch_size"]], "n": 4}},
+            "scores": {"dev": {"accuracy": score[run.lr, run.batch_size], "n": 4}},
             "monitor": "dev/accuracy",
             "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
         }
 
     monkeypatch.setattr(processes, "alone", alone)
-    monkeypatch.setattr(train, "run", measure)
+    monkeypatch.setattr(train, "train", measure)
     return done
 
 
@@ -256,6 +254,6 @@ def test_a_range_may_give_the_seeds(tmp_path: Path) -> None:
     words = ["protocol=select_then_repeat", "lr=1e-3,2e-3", "seed=range(0,3)"]
     words = ["-m", *toys.small(tmp_path, "method=pkd", *words)]
     first = plan.plan(words)
-    assert [(j.config["lr"], j.config["seed"]) for j in first] == [(1e-3, 0), (2e-3, 0)]
+    assert [(j.run.lr, j.run.seed) for j in first] == [(1e-3, 0), (2e-3, 0)]
     others = plan.plan(words, repeat=True)
-    assert [(j.config["lr"], j.config["seed"]) for j in others] == [(1e-3, 1), (1e-3, 2)]
+    assert [(j.run.lr, j.run.seed) for j in others] == [(1e-3, 1), (1e-3, 2)]

@@ -37,9 +37,9 @@ def test_a_preset_is_spelt_out_and_typed_keys_replace_what_it_sweeps(tmp_path: P
             path.write_text(rows)
     words = ["+sweeps=minilm_small", f"data_dir={tmp_path}/data", "teacher=tiny12", "student=tiny6"]
     jobs = plan(tmp_path, *words, "seed=7", "method=pkd,alp")
-    found = {(job.config["task"]["name"], job.config["method"]["name"]) for job in jobs}
+    found = {(job.run.task.name, job.run.method.name) for job in jobs}
     assert found == {(t, m) for t in tasks for m in ("pkd", "alp")}
-    assert {job.config["seed"] for job in jobs} == {7}
+    assert {job.run.seed for job in jobs} == {7}
     assert len(jobs) == 8
     assert not any(word.startswith("+sweeps") for word in jobs[0].words)
 
@@ -47,13 +47,13 @@ def test_a_preset_is_spelt_out_and_typed_keys_replace_what_it_sweeps(tmp_path: P
 def test_a_dictionary_is_merged_as_hydra_does(tmp_path: Path) -> None:
     (job,) = plan(tmp_path, "method=pkd", "method.weights={ce: 0.25}")
     default = toys.method_settings("pkd")["weights"]
-    assert job.config["method"]["weights"] == default | {"ce": 0.25}
+    assert job.run.method.weights == default | {"ce": 0.25}
 
 
 def test_other_domains_can_be_left_out(tmp_path: Path) -> None:
     (job,) = plan(tmp_path, "task.ood=null")
-    assert job.config["task"]["ood"] == {}
-    assert set(job.science["data"]) == {"teacher", "train", "dev", "test"}
+    assert job.run.task.ood == {}
+    assert set(job.run.identity["data"]) == {"teacher", "train", "dev", "test"}
 
 
 @pytest.mark.parametrize("key", ["results_dir", "cache_dir"])

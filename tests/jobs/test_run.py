@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import toys
 from filelock import FileLock, Timeout
+from toys import write_record
 
 from ilkd_bench import run
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import execute, summary
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import write_record
 from ilkd_bench.settings import identity
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput, Incompatible
@@ -45,15 +45,15 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Trainings:
-    """Stands in for `train.run`; does what is scripted per method."""
+    """Stands in for `train.train`; does what is scripted per method."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
         self.errors: dict[str, BaseException] = {}
-        monkeypatch.setattr(train, "run", self)
+        monkeypatch.setattr(train, "train", self)
 
-    def __call__(self, config: dict[str, Any], science: Any, folder: Path) -> dict[str, Any]:
-        name = config["method"]["name"]
+    def __call__(self, run: Any, folder: Path) -> dict[str, Any]:
+        name = run.method.name
         self.calls.append(name)
         if name in self.errors:
             raise self.errors[name]
@@ -172,11 +172,11 @@ def test_a_run_is_marked_as_running_while_it_runs(
 ) -> None:
     seen = []
 
-    def look(config: Any, science: Any, folder: Path) -> dict[str, Any]:
+    def look(run: Any, folder: Path) -> dict[str, Any]:
         seen.append(json.loads((folder / "record.json").read_text())["status"])
         return MEASURED
 
-    monkeypatch.setattr(train, "run", look)
+    monkeypatch.setattr(train, "train", look)
     assert command(monkeypatch, *toys.small(tmp_path)) == 0
     assert seen == ["running"]
 
@@ -230,13 +230,13 @@ def test_a_run_is_held_while_it_goes_on(
     second = FileLock(job.folder.with_name(f".{job.folder.name}.lock"))
     outcomes = []
 
-    def measured(config: dict[str, Any], science: Any, folder: Path) -> dict[str, Any]:
+    def measured(run: Any, folder: Path) -> dict[str, Any]:
         with pytest.raises(Timeout):
             second.acquire(timeout=0)
         outcomes.append("held")
         return MEASURED
 
-    monkeypatch.setattr(train, "run", measured)
+    monkeypatch.setattr(train, "train", measured)
     assert execute(job)["status"] == "done"
     assert outcomes == ["held"]
     second.acquire(timeout=0)  # free again
@@ -248,7 +248,7 @@ def test_who_comes_second_waits_and_finds_the_run_done(
 ) -> None:
     (job,) = plan.plan(toys.small(tmp_path))
     job.folder.mkdir(parents=True)
-    done = {"schema": identity.SCHEMA, "id": job.id, "status": "done", "config": job.science}
+    done = {"schema": identity.SCHEMA, "id": job.id, "status": "done", "config": job.run.identity}
     found: list[dict[str, Any]] = []
     with FileLock(job.folder.with_name(f".{job.folder.name}.lock")):
         waiting = threading.Thread(target=lambda: found.append(execute(job)))

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import toys
+from toys import read_record, write_record
 
 from ilkd_bench import run
 from ilkd_bench.jobs import plan, sweep
 from ilkd_bench.jobs.sweep import Sweep
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import read_record, write_record
 from ilkd_bench.settings import groups
 from ilkd_bench.training import train
 
@@ -40,12 +40,12 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             return int(error.code or 0)
         return 0
 
-    def measure(config: dict[str, Any], science: Any, folder: Path) -> dict[str, Any]:
-        names.append(f"{config['method']['name']}-{config['seed']}")
+    def measure(run: Any, folder: Path) -> dict[str, Any]:
+        names.append(f"{run.method.name}-{run.seed}")
         return MEASURED
 
     monkeypatch.setattr(processes, "alone", alone)
-    monkeypatch.setattr(train, "run", measure)
+    monkeypatch.setattr(train, "train", measure)
     return names
 
 

@@ -291,7 +291,7 @@ def test_a_run_shows_the_method_its_training_rows_and_stores_no_banks(
     monkeypatch.setattr(CoDIR, "prepare", watched)
     (job,) = plan.plan(toys.small(tmp_path, "method=codir"))
     job.folder.mkdir(parents=True)
-    train.run(job.config, job.science, job.folder)
+    train.train(job.run, job.folder)
     assert len(seen) == 1 and len(seen[0]) == 64
     assert seen[0].max() >= 64, "limit_train leaves gaps"
     kept = {"projection.weight", "projection.bias"}

@@ -350,7 +350,7 @@ def planned(folder: Path, *words: str) -> Job:
 def test_what_cannot_be_had_is_refused_at_once(word: str, message: str, tmp_path: Path) -> None:
     job = planned(tmp_path, "method=minilm", word)
     with pytest.raises(BadInput) as error:
-        train.run(job.config, job.science, job.folder)
+        train.train(job.run, job.folder)
     assert str(error.value).startswith(message)
     assert not (tmp_path / "cache").exists()
 
@@ -360,7 +360,7 @@ def test_what_cannot_be_had_is_refused_at_once(word: str, message: str, tmp_path
 def test_a_run_with_the_demo_pair(name: str, tmp_path: Path) -> None:
     words = (f"method={name}", "epochs=2", *(("student.width=32",) * (name != "distilbert")))
     job = planned(tmp_path, *words)
-    record = train.run(job.config, job.science, job.folder)
+    record = train.train(job.run, job.folder)
     assert record["teacher"]["outputs"] == "live"
     assert 0 <= record["scores"]["dev"]["accuracy"] <= 1
 

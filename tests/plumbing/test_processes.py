@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from multiprocessing import spawn
 from pathlib import Path
 
 import pytest
 
 from ilkd_bench.plumbing import processes
 from ilkd_bench.plumbing.processes import Terminated
+from ilkd_bench.settings.groups import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -124,3 +127,35 @@ def test_sigterm_is_handled_inside_only_and_in_the_main_thread_only() -> None:
 )
 def test_the_cause_is_told(code: int, reason: str) -> None:
     assert processes.cause(code).startswith(reason)
+
+
+SCRIPT = """
+from ilkd_bench.plumbing import processes
+
+processes.PRELOAD.clear()
+print("begun", flush=True)
+print(processes.alone(print, "inside"))
+"""
+
+
+def test_a_script_is_not_begun_again_by_its_jobs(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("begun\ninside\n0\n", "")
+
+
+def test_other_processes_are_told_of_the_script(tmp_path: Path) -> None:
+    before = spawn.get_preparation_data
+    processes.alone(leave, "return", tmp_path / "pid")
+    assert spawn.get_preparation_data is before
+    with processes._without_main():
+        assert spawn.get_preparation_data("another").keys() >= {"name", "sys_path"}
+        assert not [key for key in spawn.get_preparation_data(processes.NAME) if "main" in key]
+        assert spawn.get_preparation_data("another") == before("another")

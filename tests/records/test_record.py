@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toys import read_record, write_record
 
 from ilkd_bench.plumbing import files
-from ilkd_bench.records.record import read_record, run_folder, run_folders, write_record
+from ilkd_bench.records.folders import run_folder, run_folders
 from ilkd_bench.settings import identity
 
 RECORD = {"schema": identity.SCHEMA, "status": "done", "scores": {"dev": {"accuracy": 0.5}}}

@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import toys
+from toys import write_record
 
 from ilkd_bench.plumbing import files
-from ilkd_bench.records import record, retention
+from ilkd_bench.records import retention
+from ilkd_bench.records.folders import run_folder
 from ilkd_bench.settings import identity
+from ilkd_bench.settings.run import Run
 
 SCIENCE: dict[str, Any] = {
     "task": {"name": "t"},
@@ -27,11 +31,11 @@ def finished(root: Path, score: float, rule: str = "best", **changes: Any) -> Pa
     """Do what a run does at its end: the student, the record, and then the tidying."""
     science = SCIENCE | changes
     status = science.pop("status", "done")
-    folder = record.run_folder(root, science, files.digest(science)[:10])
+    folder = run_folder(root, science, files.digest(science)[:10])
     (folder / "student").mkdir(parents=True, exist_ok=True)
     (folder / "student/config.json").write_text("{}")
     (folder / "student/model.safetensors").write_bytes(b"weights")
-    record.write_record(
+    write_record(
         folder,
         {
             "schema": identity.SCHEMA,
@@ -114,10 +118,10 @@ def test_a_student_that_was_removed_halfway_goes_with_the_next(tmp_path: Path) -
 # ----------------------------------------------------------------------------------------- room
 
 
-def configs(*sizes: float | None, rule: str = "best") -> list[dict[str, Any]]:
-    return [
-        {"student": {"recommended": {"megabytes": size}}, "keep_student": rule} for size in sizes
-    ]
+def runs(*sizes: float | None, rule: str = "best") -> list[Run]:
+    size = "student.recommended.megabytes"
+    word = {None: "null"}
+    return [toys.run(f"{size}={word.get(s, s)}", f"keep_student={rule}") for s in sizes]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +129,9 @@ def configs(*sizes: float | None, rule: str = "best") -> list[dict[str, Any]]:
     [("all", 2, 10 + 20 + 30 + 7 * 30), ("best", 2, 2 * 30 + 7 * 30), ("none", 2, 7 * 30)],
 )
 def test_room_is_for_what_stays_and_one_checkpoint(rule: str, cells: int, expected: float) -> None:
-    assert retention.room(configs(10, 20, 30, rule=rule), cells) == expected
+    assert retention.room(runs(10, 20, 30, rule=rule), cells) == expected
 
 
 def test_room_is_unknown_where_a_size_is(tmp_path: Path) -> None:
-    assert retention.room(configs(10, None), 1) is None
+    assert retention.room(runs(10, None), 1) is None
     assert retention.room([], 0) is None

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from made import record
+from toys import write_record
 
 from ilkd_bench import figures
-from ilkd_bench.comparison import scores
-from ilkd_bench.records.record import write_record
+from ilkd_bench.records.record import load_records
 from ilkd_bench.reporting.figures import catalogue, data, plots, style, write
 
 HOSTILE = "a$b_c%d{\\frac}^2<script>&amp;--$\\alpha$"
@@ -110,7 +110,7 @@ def whole(results: Path, methods: list[str], seeds: int = 2, **other: Any) -> No
 
 
 def records(results: Path) -> list[dict[str, Any]]:
-    return scores.read(results).records
+    return load_records(results).records
 
 
 # ---------------------------------------------------------------------------------- the numbers

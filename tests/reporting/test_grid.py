@@ -16,7 +16,7 @@ import pytest
 
 from ilkd_bench.reporting.tables import grid, paper_tables
 from ilkd_bench.reporting.tables.grid import Cell, Grid
-from ilkd_bench.reporting.tables.papers import Row, Table, columns
+from ilkd_bench.reporting.tables.papers import Row, Table
 
 DASH = "\N{EN DASH}"
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -34,9 +34,9 @@ SMALL = Table(
         Row("PKD", "pkd"),
         Row("CKD", "ckd"),
     ),
-    columns=columns(("MRPC", "mrpc"), ("RTE", "rte")),
+    columns=made.columns(("MRPC", "mrpc"), ("RTE", "rte")),
     average="Avg.",
-    note="Only <dev>.",
+    note=["Only <dev>."],
 )
 RUNS = {  # mean and deviation by hand: the golden files
     ("finetune", "mrpc"): [0.70, 0.71, 0.75],  # 72, sqrt((4 + 1 + 9) / 2) = 2.6

@@ -11,12 +11,12 @@ from typing import Any
 import made
 import numpy as np
 import pytest
-from made import record, seeds
+from made import columns, record, seeds
 
 from ilkd_bench.jobs import plan
 from ilkd_bench.reporting.tables import paper_tables, papers
 from ilkd_bench.reporting.tables.grid import Grid
-from ilkd_bench.reporting.tables.papers import Column, Row, Table, columns
+from ilkd_bench.reporting.tables.papers import Column, Row, Table
 
 TABLE = Table(
     name="small",
@@ -310,7 +310,7 @@ def words_of(grid: Grid) -> list[str]:
 
 def planned(words: list[str], root: Path) -> list[dict[str, Any]]:
     places = [f"results_dir={root}/r", f"cache_dir={root}/c"]
-    return [job.config for job in plan.plan([*words, *places])]
+    return [job.run.identity for job in plan.plan([*words, *places])]
 
 
 PAIR = {"teacher": "bert_base", "student": "distilbert"}
@@ -340,7 +340,7 @@ def test_the_command_keeps_the_limits_of_limited_runs(tmp_path: Path) -> None:
 
 
 def test_the_command_with_a_preset_runs_what_is_missing(tmp_path: Path) -> None:
-    table = papers.TABLES["rail_table2"]
+    table = papers.tables()["rail_table2"]
     items = [
         record(row.method, column.task, seed, **PAIR)
         for seed in range(2)
@@ -358,7 +358,7 @@ def test_the_command_with_a_preset_runs_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_rows_with_changed_settings_have_lines_of_their_own(tmp_path: Path) -> None:
-    table = papers.TABLES["pro_kd_temperature"].of_pair("huge", "tiny")
+    table = papers.tables()["pro_kd_temperature"].of_pair("huge", "tiny")
     pair = {"teacher": "huge", "student": "tiny"}
     items = [record("pro_kd", column.task, **pair) for column in table.columns]
     told = note(build(tmp_path, items, table), "To fill it")
@@ -371,13 +371,13 @@ def test_rows_with_changed_settings_have_lines_of_their_own(tmp_path: Path) -> N
 
 
 def test_without_runs_the_whole_preset_is_the_command(tmp_path: Path) -> None:
-    grid = build(tmp_path, [record()], papers.TABLES["rail_table3"])
+    grid = build(tmp_path, [record()], papers.tables()["rail_table3"])
     assert words_of(grid) == ["+sweeps=rail_table3"]
 
 
-@pytest.mark.parametrize("name", papers.TABLES)
+@pytest.mark.parametrize("name", papers.tables())
 def test_every_table_of_a_paper_can_be_built_from_nothing(name: str, tmp_path: Path) -> None:
-    table = papers.TABLES[name]
+    table = papers.tables()[name]
     grid = build(tmp_path, [record()], table)
     assert grid.empty and list(grid.rows) == [row.label for row in table.rows]
     assert re.search(r"Table|GLUE|results|ablation|checkpoint", grid.title)

@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 from made import record, seeds
 
-from ilkd_bench.reporting.tables import claims, published
+from ilkd_bench.reporting.tables import claims, papers, published
 from ilkd_bench.settings import groups
 
 HEAD = "source,table,split,teacher,student,method,setting,task,metric,value,verified\n"
@@ -173,9 +173,10 @@ def test_the_published_numbers_of_pkd_are_found(tmp_path: Path) -> None:
 def test_every_published_number_is_of_a_known_pair_and_in_points() -> None:
     table = published.published()
     assert len(table) > 300
-    assert set(table["teacher"]) <= {"", *published.TEACHERS.values()}
+    names = papers.declared().names
+    assert set(table["teacher"]) <= {"", *names.teachers.values()}
     starts = {"bert_3_random", "bert_3_copied"}
-    assert starts <= set(table["student"]) <= set(published.STUDENTS.values()) | starts
+    assert starts <= set(table["student"]) <= set(names.students.values()) | starts
     plain = table[~table["metric"].str.startswith("difference")]
     assert plain["points"].between(0, 100).all() and plain["points"].median() > 20
     assert table["verified"].isin(["yes", "no"]).all()
@@ -298,7 +299,7 @@ def test_each_pair_and_setting_has_its_own_line(tmp_path: Path) -> None:
 
 
 def test_the_claims_name_methods_that_there_are() -> None:
-    for claim in claims.CLAIMS:
-        for method in (*claim.left, *claim.right):
+    for claim in papers.declared().claims:
+        for method in (*claim.methods, *claim.against):
             assert groups.defaults("method", method)
-        assert not set(claim.left) & set(claim.right) and claim.split in ("dev", "ood")
+        assert not set(claim.methods) & set(claim.against) and claim.split in ("dev", "ood")

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import toys
+from toys import write_record
 
 from ilkd_bench import dashboard
 from ilkd_bench.records import cells
-from ilkd_bench.records.record import write_record
 from ilkd_bench.reporting import wandb_views
 from ilkd_bench.settings import identity
 from ilkd_bench.training import wandb_logger
@@ -163,15 +164,15 @@ def test_what_cannot_be_compared_is_in_views_of_its_own() -> None:
 
 def test_a_view_shows_exactly_the_runs_that_carry_its_marks(tmp_path: Path) -> None:
     """The marks that `tracking` gives a run are those that the view asks for."""
-    one, other = record(), record(limit_train=64)
-    config = one["config"] | {
-        "logger": dict.fromkeys(("mode", "timeout", "upload", "project", "entity", "group"))
-    }
+    run = toys.run("logger=wandb", data={"dev": "mnli"})
+    limited = run.but(limit_train=64)
+    one, other = (record() | {"config": r.identity, "id": r.id} for r in (run, limited))
+    for each in (one, other):
+        each["place"] = cells.place(each["config"])
     for chosen, wanted in ((one, True), (other, False)):
         (view,) = sent(chosen)
         filters = {f["key"]["name"]: f for f in runs(view)["filters"]["filters"]}
-        place = cells.place(one["config"])
-        marks = wandb_logger.opening(config, tmp_path, place)["init"]["config"]
+        marks = wandb_logger.opening(run, run.logger, tmp_path)["init"]["config"]
         found = [filters[name]["value"] == marks[name] for name in ("section", "column")]
         assert all(found) is wanted
         assert filters["state"]["value"] == ["finished", "running"]

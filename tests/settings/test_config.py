@@ -73,7 +73,7 @@ def test_every_yaml_composes_into_a_run_and_is_named_like_its_file(
             (tmp_path / "custom" / f"{split}.jsonl").write_text("{}")
         words.append(f"data_dir={tmp_path}")
     (job,) = plan.plan(words)
-    assert job.config[group]["name"] == name
+    assert getattr(job.run, group).name == name
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -143,7 +143,7 @@ def test_the_choices_of_a_sweep_exist_and_its_first_run_composes(name: str, tmp_
         assert {(group, choice) for choice in values[group]} <= set(CHOICES)
     words = [f"{key}={value[0]}" for key, value in values.items()]
     (job,) = plan.plan([*words, f"results_dir={tmp_path}/r", f"cache_dir={tmp_path}/c"])
-    assert str(job.config["epochs"]) == values["epochs"][0]
+    assert str(job.run.epochs) == values["epochs"][0]
 
 
 @pytest.mark.runs
@@ -151,10 +151,10 @@ def test_a_preset_expands_to_its_runs(tmp_path: Path) -> None:
     words = [f"results_dir={tmp_path}/r", f"cache_dir={tmp_path}/c"]
     jobs = plan.plan(["+sweeps=minilm_small", "max_length=64", *words])
     assert len(jobs) == len({job.folder for job in jobs}) == 3 * 4 * 8
-    assert {job.config["task"]["name"] for job in jobs} == {"mrpc", "rte", "cola", "stsb"}
-    assert {job.config["epochs"] for job in jobs} == {4}
-    assert {job.config["max_length"] for job in jobs} == {64}, "what is typed wins"
-    assert {job.config["student"]["keep_layers"][1] for job in jobs} == {4}
+    assert {job.run.task.name for job in jobs} == {"mrpc", "rte", "cola", "stsb"}
+    assert {job.run.epochs for job in jobs} == {4}
+    assert {job.run.max_length for job in jobs} == {64}, "what is typed wins"
+    assert {job.run.student.arguments["keep_layers"][1] for job in jobs} == {4}
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_full_disk_is_noticed_before_anything_runs(
 def test_a_plan_has_each_run_once_in_the_order_typed(tmp_path: Path) -> None:
     words = toys.small(tmp_path, "method=pkd,rail_l", "seed=1,0,1")
     jobs = plan.plan(["-m", *words])
-    assert [(j.config["method"]["name"], j.config["seed"]) for j in jobs] == [
+    assert [(j.run.method.name, j.run.seed) for j in jobs] == [
         ("pkd", 1),
         ("pkd", 0),
         ("rail_l", 1),
@@ -308,11 +308,11 @@ def test_the_plan_is_what_hydra_composes(tmp_path: Path) -> None:
     """Plain values are applied without composing again; the result must be the same."""
     words = toys.small(tmp_path, "method=pkd", "task=demo_nli", "lr=3e-4", "patience=null")
     (job,) = plan.plan(words)
-    assert job.config == toys.config(*words)
+    assert job.run.but(data={}, precision="auto") == toys.run(*words)
 
 
 def test_values_with_commas_and_slashes_stay_whole(tmp_path: Path) -> None:
     words = toys.small(tmp_path, "student.teacher_layers=[1,3]", "student.layers=2")
     (job,) = plan.plan(words)
-    assert job.config["student"]["teacher_layers"] == [1, 3]
+    assert job.run.student.teacher_layers == [1, 3]
     assert job.folder.parent.name == "rail_l"

@@ -15,7 +15,8 @@ import yaml
 
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import Job
-from ilkd_bench.settings import checks, identity
+from ilkd_bench.settings import identity
+from ilkd_bench.settings.run import PLUMBING, SCIENCE, Run, require_effect
 from ilkd_bench.types import BadInput
 
 
@@ -96,44 +97,44 @@ def config() -> dict[str, Any]:
 def test_a_wrong_value_is_refused_with_what_is_allowed(
     key: str, value: Any, message: str, config: dict[str, Any]
 ) -> None:
-    checks.check(config)
+    Run.of(config)
     with pytest.raises(BadInput) as error:
-        checks.check(changed(config, key, value))
+        Run.of(changed(config, key, value))
     assert str(error.value).startswith(message)
 
 
 def test_every_science_value_that_is_no_group_is_checked(config: dict[str, Any]) -> None:
-    groups = {key for key in identity.SCIENCE if isinstance(config[key], dict)}
+    groups = {key for key in SCIENCE if isinstance(config[key], dict)}
     assert groups == {"teacher", "student", "method", "task"}
-    plain = {key for key in checks.CHECKS if "." not in key}
-    free = {"trainer", "logger", "data_dir"}
-    assert plain == (identity.SCIENCE - groups) | (identity.PLUMBING - free)
-    for key in sorted(checks.CHECKS):
+    for key in sorted((SCIENCE | PLUMBING) - groups - {"trainer", "logger"}):
         with pytest.raises(BadInput, match=f"{key}="):
-            checks.check(changed(config, key, ["no", "such"]))
+            Run.of(changed(config, key, ["no", "such"]))
+    for key in ("trainer.workers", "trainer.accelerator", "teacher.allow_weak"):
+        with pytest.raises(BadInput, match=f"{key}="):
+            Run.of(changed(config, key, ["no", "such"]))
 
 
 @pytest.mark.parametrize("name", ["scitail", "paws", "imdb", "demo_sentiment_ood"])
 def test_a_task_without_training_rows_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match=f"task={name} is for evaluation only"):
-        checks.check(toys.config(f"task={name}"))
+        Run.of(toys.config(f"task={name}"))
 
 
 @pytest.mark.parametrize("key", ["teacher.recipe.lr", "teacher.path", "teacher.revision"])
 def test_what_a_given_checkpoint_makes_pointless_is_refused(key: str) -> None:
-    given = toys.config("teacher=bert_base", "teacher.checkpoint=/some/where")
-    checks.without_effect(given, {"seed"})
+    run = toys.run("teacher=bert_base", "teacher.checkpoint=/some/where")
+    require_effect(run, {"seed"})
     with pytest.raises(BadInput, match=f"{key} has no effect next to teacher.checkpoint"):
-        checks.without_effect(given, {key})
-    checks.without_effect(toys.config("teacher=bert_base"), {key})
+        require_effect(run, {key})
+    require_effect(toys.run("teacher=bert_base"), {key})
 
 
 # ------------------------------------------------------------------------------ science, plumbing
 
 
 def test_every_top_level_key_is_declared_as_science_or_plumbing(config: dict[str, Any]) -> None:
-    assert set(config) == identity.SCIENCE | identity.PLUMBING
-    assert not identity.SCIENCE & identity.PLUMBING
+    assert set(config) == SCIENCE | PLUMBING
+    assert not SCIENCE & PLUMBING
 
 
 def test_identity_is_ten_hexadecimal_digits(tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ def test_the_order_of_arguments_and_the_spelling_of_numbers_do_not_enter(tmp_pat
 )
 def test_plumbing_does_not_enter(word: str, tmp_path: Path) -> None:
     plain, other = job(tmp_path), job(tmp_path, word.format(tmp_path))
-    assert other.config != plain.config
+    assert other.run != plain.run
     assert other.id == plain.id
 
 
@@ -181,7 +182,7 @@ def test_plumbing_does_not_enter(word: str, tmp_path: Path) -> None:
         "warmup_ratio=0.2",
         "weight_decay=0.1",
         "gradient_clip=null",
-        "precision=32-true",
+        "precision=bf16-mixed",
         "limit_train=32",
         "limit_train=null",
         "limit_eval=32",
@@ -205,7 +206,7 @@ def test_every_science_setting_enters(word: str, tmp_path: Path) -> None:
 
 def test_the_settings_above_cover_every_science_key() -> None:
     words = test_every_science_setting_enters.pytestmark[0].args[1]
-    assert {word.split("=")[0].split(".")[0] for word in words} == identity.SCIENCE
+    assert {word.split("=")[0].split(".")[0] for word in words} == SCIENCE
 
 
 def test_data_counts_by_content_not_by_path(tmp_path: Path) -> None:
@@ -266,7 +267,7 @@ def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def key(folder: Path, *words: str) -> str:
-    return identity.teacher_key(job(folder, *words).science)
+    return identity.teacher_key(job(folder, *words).run.identity)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def test_a_teacher_is_shared_by_all_runs_of_its_recipe(word: str, tmp_path: Path
         "task=demo_nli",
         "max_length=64",
         "limit_train=32",
-        "precision=32-true",
+        "precision=bf16-mixed",
         "gradient_clip=2",
     ],
 )

@@ -14,15 +14,18 @@ import torch
 import toys
 import yaml
 from huggingface_hub import ModelCard
+from toys import read_record, write_record
 from transformers import pipeline
 
 from ilkd_bench.data import tasks
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.export import main
 from ilkd_bench.jobs import plan
-from ilkd_bench.records.record import find, read_record, write_record
+from ilkd_bench.records import card
+from ilkd_bench.records.find import find
+from ilkd_bench.records.public import is_path, public
 from ilkd_bench.settings import identity
-from ilkd_bench.students import card, export, onnx
+from ilkd_bench.students import onnx
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput
 
@@ -135,7 +138,7 @@ def demo(folder: Path) -> str:
     """Do a run of the demo pair and return its folder."""
     (job,) = plan.plan(toys.small(folder, "method=vanilla", "trainer.accelerator=cpu"))
     job.folder.mkdir(parents=True)
-    measured = train.run(job.config, job.science, job.folder)
+    measured = train.train(job.run, job.folder)
     write_record(job.folder, job.record | {"status": "done"} | measured)
     return str(job.folder.relative_to(folder))
 
@@ -180,7 +183,7 @@ def test_a_run_becomes_a_folder_that_the_pipeline_loads(
 
 
 def test_the_front_matter_says_what_the_hub_reads() -> None:
-    text = card.card(export.public(record()), licence="mit", language="en", inputs=None)
+    text = card.card(public(record()), licence="mit", language="en", inputs=None)
     found = front_matter(text)
     (model,) = found.pop("model-index")
     assert found == {
@@ -205,7 +208,7 @@ def test_the_front_matter_says_what_the_hub_reads() -> None:
 
 
 def test_the_text_has_scores_with_rows_cost_models_and_how_to_load() -> None:
-    text = card.card(export.public(record()), licence="mit", language="en", inputs=None)
+    text = card.card(public(record()), licence="mit", language="en", inputs=None)
     for part in (
         "| mine | dev (validation) | f1 | 0.8125 | 408 |",
         "| teacher | big | 1,234,567 |",
@@ -227,13 +230,13 @@ def test_a_regression_says_what_its_answers_are() -> None:
     scores = {"dev": {"pearson": 0.5, "n": 8}}
     task = PAIR | {"labels": None, "score_range": [0, 5], "metric": "pearson", "also": []}
     found = record(config={"task": task}, scores=scores, monitor="dev/pearson")
-    text = card.card(export.public(found), licence="mit", language="en", inputs=None)
+    text = card.card(public(found), licence="mit", language="en", inputs=None)
     assert "Answers: a score from 0 to 5." in text and "answers with the score itself" in text
     assert front_matter(text)["metrics"] == ["pearsonr"]
 
 
 def test_without_a_licence_the_card_says_that_one_must_be_chosen() -> None:
-    text = card.card(export.public(record()), licence="other", language=None, inputs=None)
+    text = card.card(public(record()), licence="other", language=None, inputs=None)
     found = front_matter(text)
     assert (found["license"], found["license_name"]) == ("other", "not-chosen")
     assert "language" not in found and "No licence was chosen yet" in text
@@ -246,7 +249,7 @@ def test_names_of_a_record_cannot_write_the_card() -> None:
     }
     changed["method"] = {"name": bad, "note": "a\n```\n# not a head\n"}
     hostile = record(config=changed, device=bad, precision=bad, argv=["task=a\n```\nb"])
-    text = card.card(export.public(hostile), licence="other", language=None, inputs=None)
+    text = card.card(public(hostile), licence="other", language=None, inputs=None)
     assert front_matter(text)["license"] == "other"
     assert bad in front_matter(text)["model-index"][0]["name"], "the hub gets it whole, as YAML"
     body = text.removeprefix("---\n").partition("\n---\n")[2]
@@ -262,7 +265,7 @@ def test_names_of_a_record_cannot_write_the_card() -> None:
 
 
 def test_the_record_of_an_export_has_no_paths_and_no_unknown_keys() -> None:
-    shown = export.public(record())
+    shown = public(record())
     assert "hostname" not in shown and "reason" not in shown
     assert shown["argv"] == ["task=mrpc", "lr=.5"]
     assert shown["config"]["teacher"]["checkpoint"] == "(a path)"
@@ -289,7 +292,7 @@ def test_the_record_of_an_export_has_no_paths_and_no_unknown_keys() -> None:
     ],
 )
 def test_paths_are_told_from_hub_ids_and_numbers(text: str, expected: bool) -> None:
-    assert export.is_path(text) is expected
+    assert is_path(text) is expected
 
 
 def test_neither_code_nor_pickles_nor_private_keys_are_exported(

@@ -14,13 +14,14 @@ import pytest
 import torch
 import toys
 from closeness import close, decided
+from toys import read_record, write_record
 
 from ilkd_bench import submit
 from ilkd_bench.comparison.scores import read
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.plumbing import files
 from ilkd_bench.records import retention
-from ilkd_bench.records.record import read_record, run_folder, write_record
+from ilkd_bench.records.folders import run_folder
 from ilkd_bench.settings import identity
 from ilkd_bench.students import glue as sheets
 from ilkd_bench.students import select
@@ -48,8 +49,8 @@ def science() -> dict[str, dict[str, Any]]:
     """The settings of a run of each task."""
     found = {}
     for name in TASKS:
-        config = toys.config(f"task={name}", "method=vanilla", "max_length=24")
-        found[name] = {key: config[key] for key in identity.SCIENCE} | {"data": {"train": name}}
+        words = (f"task={name}", "method=vanilla", "max_length=24", "precision=32-true")
+        found[name] = toys.run(*words, data={"train": name}).identity
     return found
 
 
@@ -289,10 +290,10 @@ def test_several_methods_or_pairs_must_be_chosen_from_a_list(science: dict[str, 
     ]
     with pytest.raises(BadInput) as error:
         picked(records)
-    listed = "--teacher tiny12 --student tiny6 --method 'vanilla"
-    assert f"{listed}' (rte)" in str(error.value)
-    assert f"{listed} (temperature=5)' (rte)" in str(error.value)
-    assert "--student other --method 'vanilla' (mrpc)" in str(error.value)
+    listed = "--teacher tiny12 --student tiny6 --method"
+    assert f"{listed} vanilla (rte)" in str(error.value)
+    assert f"{listed} 'vanilla (temperature=5)' (rte)" in str(error.value)
+    assert "--student other --method vanilla (mrpc)" in str(error.value)
     assert set(picked(records, student="other")) == {"mrpc"}
     assert picked(records, student="tiny6", method="vanilla") == {"rte": records[0]}
     assert picked(records, method="vanilla (temperature=5)") == {"rte": records[2]}

@@ -14,12 +14,12 @@ import pytest
 import torch
 import toys
 from closeness import close
+from toys import write_record
 
 from ilkd_bench import analyse
-from ilkd_bench.comparison import scores
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import attempt
-from ilkd_bench.records.record import write_record
+from ilkd_bench.records.record import load_records
 from ilkd_bench.students import inspect, similarity
 from ilkd_bench.types import Outputs
 
@@ -222,11 +222,11 @@ def test_the_numbers_are_those_of_the_stored_student_and_the_fine_tuned_teacher(
 
     from ilkd_bench.data import tasks
 
-    record = next(r for r in scores.read(results).records if r["config"]["method"]["name"] == "pkd")
-    folder = results / record["folder"]
+    record = next(r for r in load_records(results).records if r.method == "pkd")
+    folder = results / record.folder
     job = inspect.job_of(record, None, None)
     tables = inspect.analyse(job, folder, rows=6, seed=5)
-    task = tasks.Task(**job.config["task"])
+    task = job.run.task
     dev = tasks.read(task, "dev", data_dir=None, limit=64)
     chosen = np.sort(np.random.default_rng(5).permutation(64)[:6])
     (teacher,) = (made / "cache/teachers").glob("*/model.safetensors")
@@ -299,7 +299,7 @@ def test_unknown_ids_and_empty_folders_are_refused(
     assert analyse.main(["--results-dir", str(tmp_path / "no")]) == 2
     assert "python -m ilkd_bench.run" in capsys.readouterr().err
     assert analyse.main(["--results-dir", str(results), "zzz"]) == 2
-    assert "no run has an id that begins with zzz" in capsys.readouterr().err
+    assert "has an id that begins with 'zzz'" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stop:
         analyse.main(["--rows", "1"])
     assert stop.value.code == 2

@@ -24,7 +24,7 @@ import pytest
 
 from ilkd_bench import banks
 from ilkd_bench.plumbing import files
-from ilkd_bench.records.record import log
+from ilkd_bench.plumbing.files import log
 from ilkd_bench.teachers import bank
 from ilkd_bench.types import BadInput
 

@@ -45,8 +45,8 @@ class Run:
             toys.small(folder, "limit_eval=32", *VARIED, f"results_dir={folder / name}", *words)
         )
         job.folder.mkdir(parents=True)
-        self.folder, self.lr = job.folder, job.config["lr"]
-        self.record = train.run(job.config, job.science, job.folder)
+        self.folder, self.lr = job.folder, job.run.lr
+        self.record = train.train(job.run, job.folder)
         self.history = pd.read_csv(job.folder / "history.csv").drop(columns="seconds")
         self.weights = load_file(job.folder / "student/model.safetensors")
 

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from ilkd_bench.data.batches import Split
 from ilkd_bench.data.tasks import Task
-from ilkd_bench.records.record import log
+from ilkd_bench.plumbing.files import log
 from ilkd_bench.teachers import finetuned
 from ilkd_bench.teachers.finetuned import obtain
 from ilkd_bench.teachers.live import LiveTeacher, snapshot_at

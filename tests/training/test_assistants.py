@@ -21,7 +21,8 @@ from ilkd_bench.jobs import plan as planning
 from ilkd_bench.methods.takd import TAKD
 from ilkd_bench.models import build
 from ilkd_bench.records import cells
-from ilkd_bench.settings import checks, groups, identity
+from ilkd_bench.settings import groups, identity
+from ilkd_bench.settings.run import require_effect
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import make_teacher, train
 from ilkd_bench.types import BadInput, Incompatible
@@ -81,7 +82,7 @@ def test_an_unknown_student_is_refused_before_anything_runs(tmp_path: Path) -> N
 
 
 def key(job: Any) -> str:
-    return identity.assistant_key(job.science, "a", 1)
+    return identity.assistant_key(job.run.identity, "a", 1)
 
 
 @pytest.mark.runs
@@ -102,20 +103,20 @@ def test_what_an_assistant_depends_on(tmp_path: Path) -> None:
 def test_an_assistant_depends_on_its_own_training_rows(tmp_path: Path) -> None:
     """Where the teacher has other ones than the student, as in the demo tasks."""
     job = plan(tmp_path)
-    assert {"teacher", "train"} <= set(job.science["data"])
-    other = job.science | {"data": job.science["data"] | {"train": "others"}}
+    assert {"teacher", "train"} <= set(job.run.identity["data"])
+    other = job.run.identity | {"data": job.run.identity["data"] | {"train": "others"}}
     assert identity.assistant_key(other, "a", 1) != key(job)
-    assert identity.teacher_key(other) == identity.teacher_key(job.science)
+    assert identity.teacher_key(other) == identity.teacher_key(job.run.identity)
 
 
 def test_methods_without_assistants_do_not_speak_of_them(tmp_path: Path) -> None:
     (job,) = planning.plan(toys.small(tmp_path, "method=vanilla"))
-    assert "assistants" not in job.science
+    assert "assistants" not in job.run.identity
 
 
 def test_runs_with_and_without_assistants_share_a_table(tmp_path: Path) -> None:
     vanilla, *others = [
-        cells.place(plan(tmp_path, *words).science)
+        cells.place(plan(tmp_path, *words).run.identity)
         for words in (["method=vanilla"], [], ["method.assistants=tiny3"])
     ]
     assert [other["method"] for other in others] == ["takd", "takd (assistants=tiny3)"]
@@ -124,15 +125,15 @@ def test_runs_with_and_without_assistants_share_a_table(tmp_path: Path) -> None:
 
 
 def test_the_recipe_counts_next_to_a_given_teacher(tmp_path: Path) -> None:
-    config = toys.config("method=takd", "teacher.checkpoint=x")
-    checks.without_effect(config, {"teacher.recipe.epochs", "teacher.checkpoint"})
+    run = toys.run("method=takd", "teacher.checkpoint=x")
+    require_effect(run, {"teacher.recipe.epochs", "teacher.checkpoint"})
     with pytest.raises(BadInput, match=r"teacher\.layers has no effect"):
-        checks.without_effect(config, {"teacher.layers", "teacher.checkpoint"})
+        require_effect(run, {"teacher.layers", "teacher.checkpoint"})
 
 
 def test_recipes_next_to_a_given_teacher_are_told_apart(tmp_path: Path) -> None:
     """Elsewhere the recipe is that of the teacher, and of the whole table."""
-    config = plan(tmp_path).science
+    config = plan(tmp_path).run.identity
     given = config | {"teacher": {"name": "tiny12", "checkpoint": "abc"}}
     usual = groups.defaults("teacher", "tiny12")["recipe"]
     for recipe, told in ((usual, "takd"), (usual | {"epochs": 3}, "takd (recipe.epochs=3)")):
@@ -146,15 +147,13 @@ def test_a_weak_assistant_is_refused_by_name(tmp_path: Path) -> None:
     job = plan(tmp_path, *words, "teacher.layers=12", "teacher.recipe.epochs=1")
     model = build.tiny(**SIZES, labels=["a", "b"], seed=0)
     weak = LiveTeacher(model, name="tiny3")
-    where = {"device": torch.device("cpu"), "batch_size": 8}
-    task = tasks.Task(**job.config["task"])
     with torch.no_grad():
         model.hf.classifier.weight.zero_()
         model.hf.classifier.bias.copy_(torch.tensor([1.0, 0.0]))  # one answer
     with pytest.raises(BadInput, match=r"the assistant tiny3 scores .*teacher\.allow_weak=true"):
-        make_teacher._refuse_weak(job.config, task, weak, **where)
-    job.config["teacher"]["allow_weak"] = True
-    make_teacher._refuse_weak(job.config, task, weak, **where)
+        make_teacher._refuse_weak(job.run, weak)
+    allowing = job.run.teacher.model_copy(update={"allow_weak": True})
+    make_teacher._refuse_weak(job.run.but(teacher=allowing), weak)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
@@ -172,7 +171,7 @@ def test_labels_in_another_order_are_put_right(family: str) -> None:
 
 
 def ran(job: Any) -> dict[str, Any]:
-    return train.run(job.config, job.science, job.folder)
+    return train.train(job.run, job.folder)
 
 
 @pytest.mark.runs
@@ -216,7 +215,7 @@ def test_a_chain_is_distilled_once_and_the_last_one_teaches(
 
 def batch(job: Any) -> dict[str, torch.Tensor]:
     """The first 8 training rows as the demo models read them, made by the plain tokenizer."""
-    task = tasks.Task(**job.config["task"])
+    task = job.run.task
     rows = tasks.read(task, "train", data_dir=None, limit=64)
     tokenizer = build.tiny(**SIZES, labels=task.labels, seed=0).tokenizer
     read = tokenizer(

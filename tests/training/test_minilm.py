@@ -11,9 +11,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from safetensors import safe_open
+from toys import read_record, write_record
 
 from ilkd_bench.jobs import plan
-from ilkd_bench.records.record import read_record, write_record
 from ilkd_bench.training import train
 
 pytestmark = pytest.mark.runs
@@ -47,8 +47,8 @@ def test_minilm_learns_from_itself_on_real_rows(tmp_path: Path) -> None:
         ]
     )
     job.folder.mkdir(parents=True)
-    measured = train.run(job.config, job.science, job.folder)
-    write_record(job.folder, {"schema": 1, "status": "done", "config": job.science} | measured)
+    measured = train.train(job.run, job.folder)
+    write_record(job.folder, {"schema": 1, "status": "done", "config": job.run.identity} | measured)
     record = read_record(job.folder)
     assert record is not None
 

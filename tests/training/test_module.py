@@ -14,7 +14,7 @@ from torch import nn
 
 from ilkd_bench.methods.finetune import Finetune
 from ilkd_bench.teachers.live import LiveTeacher
-from ilkd_bench.training.module import DistillModule, Optimisation, show, weighted_sum
+from ilkd_bench.training.module import DistillModule, Optimisation, both_outputs, weighted_sum
 from ilkd_bench.types import Outputs, Phase
 
 
@@ -68,7 +68,7 @@ def test_weighted_sum_names_the_term_that_has_no_weight() -> None:
 def test_the_teacher_is_asked_for_what_the_phase_needs_when_it_needs_it() -> None:
     teacher, student, rows = Asked(), toys.model(), toys.split(4)[np.arange(4)]
     phase = Phase("p", 4, frozenset({"logits", "cls"}), teacher_at=lambda epoch: (epoch + 1) / 4)
-    s, t, batch = show(student, teacher, rows, toys.clock(phase, epoch=2))
+    s, t, batch = both_outputs(student, teacher, rows, toys.clock(phase, epoch=2))
     assert teacher.calls == [({"logits", "cls"}, 0.75)]
     assert s.cls.shape == (4, 3, 8) and t.logits.shape == (4, 2)
     assert torch.equal(batch.labels, rows["labels"]) and torch.equal(batch.index, rows["index"])
@@ -77,7 +77,7 @@ def test_the_teacher_is_asked_for_what_the_phase_needs_when_it_needs_it() -> Non
 def test_a_phase_that_needs_nothing_does_not_run_the_teacher() -> None:
     teacher, rows = Asked(), toys.split(4)[np.arange(4)]
     phase = Phase("p", 4, frozenset())
-    s, t, _ = show(toys.model(), teacher, rows, toys.clock(phase))
+    s, t, _ = both_outputs(toys.model(), teacher, rows, toys.clock(phase))
     assert teacher.calls == [] and t is None
     assert s.cls is None and s.mean is None and s.hidden == () and s.attention == ()
 
@@ -88,7 +88,7 @@ def test_student_and_teacher_each_read_their_own_tokens() -> None:
     student, model = toys.model(dropout=0.0), toys.model(layers=3, seed=3)
     phase = Phase("p", 1, frozenset({"logits"}))
     with torch.no_grad():
-        s, t, _ = show(student, LiveTeacher(model), rows, toys.clock(phase))
+        s, t, _ = both_outputs(student, LiveTeacher(model), rows, toys.clock(phase))
         own = student.outputs(rows["student"], frozenset()).logits
         other = model.outputs(rows["teacher"], frozenset()).logits
     assert torch.equal(s.logits, own) and torch.equal(t.logits, other)

@@ -16,7 +16,6 @@ from families import save
 from safetensors.torch import load_file
 
 from ilkd_bench.data import batches
-from ilkd_bench.data.tasks import Task
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import Job
 from ilkd_bench.models import build
@@ -72,7 +71,7 @@ def own(folder: Path, teacher: Path, student: Path, *words: str) -> Job:
 
 def go(job: Job) -> dict[str, Any]:
     job.folder.mkdir(parents=True, exist_ok=True)
-    return train.run(job.config, job.science, job.folder)
+    return train.train(job.run, job.folder)
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def test_a_roberta_teaches_a_distilbert_of_another_width_with_other_words(
     history = pd.read_csv(job.folder / "history.csv")
     assert history["epoch"].tolist() == [1, 2]
     assert np.isfinite(history["loss/total"]).all()
-    weights = job.config["method"]["weights"]
+    weights = job.run.method.weights
     assert {c for c in history if c.startswith("loss/")} == {
         "loss/total",
         *(f"loss/{term}" for term in weights),
@@ -120,15 +119,14 @@ def test_both_models_read_the_text_of_their_rows(
     tmp_path: Path, models_on_disk: tuple[Path, Path]
 ) -> None:
     write_rows(tmp_path / "data")
-    config = own(tmp_path, *models_on_disk, "method=pkd").config
-    task = Task(**config["task"])
+    run = own(tmp_path, *models_on_disk, "method=pkd").run
     teacher, student = (
-        build.pretrained(labels=task.labels, seed=0, path=str(p), revision=None)
+        build.pretrained(labels=run.task.labels, seed=0, path=str(p), revision=None)
         for p in models_on_disk
     )
     lines = (tmp_path / "data/custom/train.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
-    split = inputs.read_splits(config, task, student, teacher)["train"]
+    split = inputs.read_splits(run, student, teacher)["train"]
     batch = split[batches.batch_order(split.lengths, 8, seed=0, epoch=0)[0]]
     assert len(batch["index"]) == 8
     for number, index in enumerate(batch["index"].tolist()):

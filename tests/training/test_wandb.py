@@ -17,11 +17,12 @@ import pytest
 import toys
 
 from ilkd_bench.jobs import wandb_group
+from ilkd_bench.jobs.job import Job
 from ilkd_bench.records import cells
+from ilkd_bench.settings.run import Run
 from ilkd_bench.training import wandb_process
 from ilkd_bench.training.wandb_logger import Mirror, flat, numbers, opening, tracker
 
-PLACE = {"section": "5ec710n", "method": "rail_l", "task": "demo_sentiment#c01"}
 ROWS = [
     {
         "phase": "distill",
@@ -119,17 +120,21 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[
     (tmp_path / "fake" / "wandb.py").unlink()  # what hangs goes on
 
 
-def configuration(**choice: Any) -> dict[str, Any]:
+def configuration(**choice: Any) -> Run:
     config = toys.config("logger=wandb", "method=rail_l")
     config["logger"] |= {"group": "a sweep"} | choice
-    return config
+    return Run.of(config, {"train": "a", "dev": "b"})
 
 
-def track(config: dict[str, Any], folder: Path, error: Exception | None = None) -> float:
+def job(**choice: Any) -> Job:
+    return Job(configuration(**choice))
+
+
+def track(run: Run, folder: Path, error: Exception | None = None) -> float:
     """Do what a run does; return how long that took."""
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    with tracker(config, folder, PLACE) as logger:
+    with tracker(run, folder) as logger:
         logger.log_metrics(ROWS[0], step=1)
         if error is not None:
             raise error
@@ -146,25 +151,28 @@ def named(calls: list[Any], name: str) -> list[Any]:
 
 
 def test_without_a_choice_there_is_no_logger(tmp_path: Path) -> None:
-    with tracker(toys.config(), tmp_path, PLACE) as logger:
+    with tracker(toys.run(), tmp_path) as logger:
         assert logger is False
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_has_its_configuration_group_tags_and_place(tmp_path: Path) -> None:
-    config = configuration()
-    init = opening(config, tmp_path / "s0-abc", PLACE)["init"]
+    run = configuration()
+    init = opening(run, run.logger, tmp_path / "s0-abc")["init"]
     assert init["group"] == "a sweep" and init["project"] == "ilkd_bench"
     assert init["tags"] == ["rail_l", "demo_sentiment", "tiny12-tiny6"]
     assert init["name"] == "demo_sentiment rail_l s0-abc"
-    marks = {"section": "5ec710n", "row": "rail_l", "column": "demo_sentiment#c01"}
+    place = cells.place(run.identity)
+    marks = {"section": place["section"], "row": "rail_l", "column": place["task"]}
+    config = toys.config("logger=wandb", "method=rail_l")
+    config["logger"]["group"] = "a sweep"
     assert init["config"] == config | marks
 
 
 def test_a_long_name_becomes_no_tag_that_is_refused(tmp_path: Path) -> None:
-    config = configuration()
-    config["student"]["name"] = "s" * 100
-    tags = opening(config, tmp_path, PLACE)["init"]["tags"]
+    run = configuration()
+    run = run.but(student=run.student.model_copy(update={"name": "s" * 100}))
+    tags = opening(run, run.logger, tmp_path)["init"]["tags"]
     assert len(tags[2]) == 64 and tags[2].startswith("tiny12-sss")
 
 
@@ -206,10 +214,10 @@ def test_long_groups_differ_where_their_words_do() -> None:
 
 @pytest.mark.parametrize("name", ["method=pkd,alp lr=1e-4", "task.labels=['a','b'] x", "a\\b ${c}"])
 def test_another_launcher_is_told_group_and_mode(name: str) -> None:
-    told = wandb_group.words({"name": "wandb", "group": name, "mode": "offline"})
+    told = wandb_group.words(configuration(group=name, mode="offline"))
     logger = toys.config("logger=wandb", *told)["logger"]
     assert logger["group"] == name and logger["mode"] == "offline"
-    assert wandb_group.words(toys.config()["logger"]) == []
+    assert wandb_group.words(toys.run()) == []
 
 
 # ------------------------------------------------------------------------------- before the sweep
@@ -218,10 +226,11 @@ def test_another_launcher_is_told_group_and_mode(name: str) -> None:
 def test_a_key_that_works_leaves_runs_online(
     fake: Callable[[], list[Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = configuration(group=None, mode="auto")
-    wandb_group.prepare([config, toys.config()], ["method=pkd", "seed=1"])
-    assert config["logger"]["mode"] == "online"
-    assert config["logger"]["group"] == "method=pkd"
+    jobs = [job(group=None, mode="auto"), Job(toys.run())]
+    settled, other = wandb_group.prepare(jobs, ["method=pkd", "seed=1"])
+    assert settled.run.logger.mode == "online"
+    assert settled.run.logger.group == "method=pkd"
+    assert other == jobs[1]
     assert named(fake(), "login") == [{"verify": False}, {"verify": True}]
     assert caplog.records == []
 
@@ -232,12 +241,10 @@ def test_no_network_is_one_warning_for_all_runs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("FAKE_TROUBLE", "login raises")
-    configs = [configuration(mode=mode) for mode in ("auto", "online", "offline")]
-    wandb_group.prepare(configs, [])
-    later = configuration(mode="auto")
-    wandb_group.prepare([later], [])  # a command may plan twice
-    assert [c["logger"]["mode"] for c in [*configs, later]] == ["offline"] * 4
-    assert [c["logger"]["group"] for c in configs] == ["a sweep"] * 3
+    jobs = wandb_group.prepare([job(mode=mode) for mode in ("auto", "online", "offline")], [])
+    (later,) = wandb_group.prepare([job(mode="auto")], [])  # a command may plan twice
+    assert [j.run.logger.mode for j in [*jobs, later]] == ["offline"] * 4
+    assert [j.run.logger.group for j in jobs] == ["a sweep"] * 3
     (warning,) = caplog.records
     assert "no route to ***" in warning.getMessage() and "offline" in warning.getMessage()
 
@@ -254,9 +261,8 @@ def test_offline_runs_ask_nobody(
     fake: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
-    config = configuration(mode="auto")
-    wandb_group.prepare([config], [])
-    assert config["logger"]["mode"] == "offline" and fake() == []
+    (settled,) = wandb_group.prepare([job(mode="auto")], [])
+    assert settled.run.logger.mode == "offline" and fake() == []
 
 
 # -------------------------------------------------------------------------------- one run, faked
@@ -277,7 +283,7 @@ def test_a_run_is_told_in_order(
 def test_a_run_that_goes_on_after_an_interruption_has_all_epochs(
     fake: Callable[[], list[Any]], tmp_path: Path
 ) -> None:
-    with tracker(configuration(wait=60), tmp_path, PLACE) as logger:
+    with tracker(configuration(wait=60), tmp_path) as logger:
         logger.log_metrics(ROWS[1], step=2)
         logger.finish(RECORD, ROWS)
     assert [row["epoch"] for row in named(fake(), "log")] == [2, 1]
@@ -294,7 +300,7 @@ def test_a_run_that_fails_is_marked_so(fake: Callable[[], list[Any]], tmp_path: 
 
 def test_a_run_that_dies_is_marked_so(fake: Callable[[], list[Any]], tmp_path: Path) -> None:
     """What is left is a pipe that ends, here in the middle of a message."""
-    start = json.dumps(["start", opening(configuration(), tmp_path, PLACE)])
+    start = json.dumps(["start", opening(configuration(), configuration().logger, tmp_path)])
     command = [sys.executable, "-P", wandb_process.__file__]
     subprocess.run(command, input=f'{start}\n["log", {{"epo', text=True, check=True, timeout=60)
     assert [name for name, _ in fake()] == ["import", "init", "finish"]
@@ -349,7 +355,7 @@ def test_a_full_pipe_holds_no_run_up(
     fake: Callable[[], list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_TROUBLE", "init hangs")
-    logger = Mirror(configuration(wait=0.1)["logger"], tmp_path)
+    logger = Mirror(configuration(wait=0.1).logger, tmp_path)
     started = time.monotonic()
     for _ in range(3):
         logger.send("log", {"epoch": "x" * 100_000})
@@ -490,9 +496,8 @@ def test_real_wandb_keeps_no_key(offline: Any) -> None:
 def test_real_wandb_without_a_key_is_noticed_before_the_sweep(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    config = configuration(mode="auto")
-    wandb_group.prepare([config, configuration(mode="auto")], [])
-    assert config["logger"]["mode"] == "offline"
+    settled, _ = wandb_group.prepare([job(mode="auto"), job(mode="auto")], [])
+    assert settled.run.logger.mode == "offline"
     (warning,) = caplog.records
     assert "wandb login" in warning.getMessage()
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ilkd_bench.plumbing.command import FIRST_WORDS, line, run_line
 from ilkd_bench.records import cells
 from ilkd_bench.reporting.figures import plots, style
 from ilkd_bench.reporting.figures.data import (
@@ -32,14 +34,14 @@ from ilkd_bench.reporting.figures.data import (
     time,
 )
 
-RUN = "python -m ilkd_bench.run -m method=rail_l,pkd,alp seed=0,1,2,3,4"
-ANALYSE = "python -m ilkd_bench.analyse"
+RUN = run_line(FIRST_WORDS)
+ANALYSE = line("analyse")
 SECTION, TASK, POOLING = ("section",), ("section", "task"), ("section", "task", "pooling")
 IN_WORDS = {"cls": "first token", "mean": "mean over tokens"}
 
 
 @dataclass(frozen=True)
-class Declared:
+class Entry:
     """A figure: its numbers, its drawing, and what to type where there are none."""
 
     name: str
@@ -62,7 +64,7 @@ NO_COSINE = (
 )
 NO_RUN = f"no run is done: type {RUN}"
 FIGURES = (
-    Declared(
+    Entry(
         "similarity",
         "Cosine similarity of teacher and student layers, mean over dev rows and seeds",
         cosine,
@@ -70,7 +72,7 @@ FIGURES = (
         POOLING,
         NO_COSINE,
     ),
-    Declared(
+    Entry(
         "similarity_pairs",
         "Cosine similarity of three pairs of layers (as RAIL-KD's Figure 2)",
         paper_pairs,
@@ -78,7 +80,7 @@ FIGURES = (
         POOLING,
         NO_COSINE,
     ),
-    Declared(
+    Entry(
         "cka",
         "Linear CKA of teacher and student layers, mean over seeds",
         cka,
@@ -86,7 +88,7 @@ FIGURES = (
         POOLING,
         f"no run is analysed: type {ANALYSE} (it needs stored students: keep_student=all)",
     ),
-    Declared(
+    Entry(
         "distance",
         "Distance of student layers to their teacher layers, vectors of length 1 (as ALP-KD)",
         distance,
@@ -94,7 +96,7 @@ FIGURES = (
         POOLING,
         NO_COSINE,
     ),
-    Declared(
+    Entry(
         "attention",
         "Attention of student layers to teacher layers, mean over training rows and seeds "
         "(as RAIL-KD's Figure 3)",
@@ -103,7 +105,7 @@ FIGURES = (
         TASK,
         f"no run of a method that attends to layers is analysed: type {RUN} and {ANALYSE}",
     ),
-    Declared(
+    Entry(
         "pca",
         "Intermediate layers on their first two principal components, one seed per method",
         pca,
@@ -111,7 +113,7 @@ FIGURES = (
         POOLING,
         f"no run is analysed: type {ANALYSE} (it needs stored students: keep_student=all)",
     ),
-    Declared(
+    Entry(
         "time",
         "Score against training time, mean over seeds",
         time,
@@ -125,7 +127,7 @@ FIGURES = (
         SECTION,
         NO_RUN,
     ),
-    Declared(
+    Entry(
         "ood",
         "In domain against out of domain, mean over seeds",
         ood,
@@ -142,7 +144,7 @@ FIGURES = (
         SECTION,
         f"no done run was scored out of domain: type {RUN} (demo_sentiment has such text)",
     ),
-    Declared(
+    Entry(
         "seeds",
         "Scores of all seeds and their means",
         seeds,
@@ -150,7 +152,7 @@ FIGURES = (
         SECTION,
         NO_RUN,
     ),
-    Declared(
+    Entry(
         "curves",
         "Training curves, mean over seeds and their range",
         curves,
@@ -158,31 +160,35 @@ FIGURES = (
         TASK,
         NO_RUN,
     ),
-    Declared(
+    Entry(
         "layers",
         "Teacher layers that were drawn per epoch; the number is the student layer they teach",
         layers,
         plots.layers,
         TASK,
-        "no done run drew layers: type python -m ilkd_bench.run method=rail_l",
+        f"no done run drew layers: type {run_line(['method=rail_l'])}",
     ),
 )
 
 
 def subtitles(records: Records) -> dict[str, str]:
     """Return for each section its pair, its settings, and whether its runs are limited."""
-    shared = {cells.place(r["config"])["section"]: cells.setting(r["config"]) for r in records}
-    told = {}
-    for key, own in shared.items():
-        pair = (own["teacher"]["name"], own["student"]["name"])
-        same = [o for o in shared.values() if (o["teacher"]["name"], o["student"]["name"]) == pair]
-        apart = cells.difference(own, same)
-        limits = ", ".join(f"{k}={own[k]}" for k in cells.LIMITS if own[k] is not None)
-        words = [f"{pair[0]} to {pair[1]}", f"{own['epochs']} epochs"]
+    settings = {cells.place(r.config)["section"]: cells.setting(r.config) for r in records}
+    texts = {}
+    for section, setting in settings.items():
+        pair = _pair(setting)
+        same_pair = [other for other in settings.values() if _pair(other) == pair]
+        apart = cells.difference(setting, same_pair)
+        limits = ", ".join(f"{k}={setting[k]}" for k in cells.LIMITS if setting[k] is not None)
+        words = [f"{pair[0]} to {pair[1]}", f"{setting['epochs']} epochs"]
         words += [f"LIMITED RUNS ({limits}), not for comparing"] if limits else []
         words += [f"apart from others of this pair: {apart}"] if apart else []
-        told[key] = "; ".join(words)
-    return told
+        texts[section] = "; ".join(words)
+    return texts
+
+
+def _pair(setting: dict[str, Any]) -> tuple[str, str]:
+    return setting["teacher"]["name"], setting["student"]["name"]
 
 
 def parts(table: pd.DataFrame, apart: Sequence[str]) -> Iterator[tuple[list[str], pd.DataFrame]]:
@@ -210,12 +216,12 @@ def parts(table: pd.DataFrame, apart: Sequence[str]) -> Iterator[tuple[list[str]
         yield named, part.reset_index(drop=True)
 
 
-def title(declared: Declared, part: pd.DataFrame, subtitle: str) -> str:
+def title(entry: Entry, part: pd.DataFrame, subtitle: str) -> str:
     """Return the heading of a figure: what it shows, and of which runs."""
     first = part.iloc[0]
     words = [subtitle]
-    if "task" in declared.apart:
+    if "task" in entry.apart:
         words.insert(0, first["task"].partition("#")[0])
-    if "pooling" in declared.apart:
+    if "pooling" in entry.apart:
         words.append(IN_WORDS.get(first["pooling"], first["pooling"]))
-    return f"{declared.title}\n{'; '.join(words)}"
+    return f"{entry.title}\n{'; '.join(words)}"

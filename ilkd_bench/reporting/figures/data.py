@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from ilkd_bench.comparison import scores
+from ilkd_bench.plumbing.command import line
+from ilkd_bench.records.record import Done, Record
 from ilkd_bench.types import BadInput
 
-Records = Sequence[dict[str, Any]]
+Records = Sequence[Record]
 
 GROUP = ["section", "teacher", "student", "task", "method"]
 RUN = [*GROUP, "lr", "batch_size", "seed", "id"]
@@ -30,12 +31,12 @@ def runs(records: Records) -> pd.DataFrame:
         return pd.DataFrame(columns=[*RUN, "chosen", "folder", "seconds"]).astype({"chosen": bool})
     keys = [*scores.CELL, "lr", "batch_size"]
     best = scores.summarise(table)[keys].drop_duplicates().assign(chosen=True)
-    found = table[table["monitor"]][RUN].merge(best, on=keys, how="left")
-    about = {record["id"]: record for record in records}
-    return found.assign(
-        chosen=found["chosen"].notna(),
-        folder=[about[i]["folder"] for i in found["id"]],
-        seconds=[about[i]["seconds"]["train"] for i in found["id"]],
+    runs = table[table["monitor"]][RUN].merge(best, on=keys, how="left")
+    by_id = {record.id: record for record in records if isinstance(record, Done)}
+    return runs.assign(
+        chosen=runs["chosen"].notna(),
+        folder=[by_id[i].folder for i in runs["id"]],
+        seconds=[by_id[i].seconds["train"] for i in runs["id"]],
     )
 
 
@@ -56,11 +57,11 @@ def _read(path: Path, columns: Sequence[str], again: str) -> pd.DataFrame:
 
 
 def _collect(
-    results_dir: Path, found: pd.DataFrame, name: str, columns: Sequence[str], again: str
+    results_dir: Path, runs: pd.DataFrame, name: str, columns: Sequence[str], again: str
 ) -> pd.DataFrame:
     """Join the CSVs of that name of some runs, each row with its run."""
     parts = []
-    for run in found.to_dict("records"):
+    for run in runs.to_dict("records"):
         path = results_dir / str(run["folder"]) / name
         if path.is_file():
             part = _read(path, columns, again)
@@ -74,10 +75,10 @@ def _analysed(
     results_dir: Path, records: Records, name: str, columns: Sequence[str]
 ) -> pd.DataFrame:
     """Return what was analysed of each cell: its chosen runs; others where none of these was."""
-    again = "type python -m ilkd_bench.analyse --force"
-    found = _collect(results_dir, runs(records), f"analysis/{name}.csv", columns, again)
-    best = found.groupby(scores.CELL)["chosen"].transform("max")
-    return found[found["chosen"] == best][[*RUN, *columns]]
+    again = f"type {line('analyse', '--force')}"
+    table = _collect(results_dir, runs(records), f"analysis/{name}.csv", columns, again)
+    best = table.groupby(scores.CELL)["chosen"].transform("max")
+    return table[table["chosen"] == best][[*RUN, *columns]]
 
 
 def _over_seeds(table: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
@@ -105,16 +106,16 @@ def _all_pairs(results_dir: Path, records: Records, value: str) -> pd.DataFrame:
     table = _over_seeds(
         _analysed(results_dir, records, "similarity", [*LAYERS, value]), LAYERS, [value]
     )
-    told = table.groupby([*GROUP, "pooling"])[value].transform("count") > 0
-    return table[told].reset_index(drop=True)  # unequal widths have no cosine
+    defined = table.groupby([*GROUP, "pooling"])[value].transform("count") > 0
+    return table[defined].reset_index(drop=True)  # unequal widths have no cosine
 
 
 def paper_pairs(results_dir: Path, records: Records) -> pd.DataFrame:
     """Return the cosine of RAIL-KD's three pairs of layers, of every run."""
     table = _analysed(results_dir, records, "similarity", [*LAYERS, "cosine"])
     pairs = zip(table["student_layer"], table["teacher_layer"], strict=True)
-    wanted = table[pd.Series([pair in PAPER_PAIRS for pair in pairs], table.index, dtype=bool)]
-    return _ordered(wanted.dropna(subset="cosine"), LAYERS)
+    in_paper = pd.Series([pair in PAPER_PAIRS for pair in pairs], table.index, dtype=bool)
+    return _ordered(table[in_paper].dropna(subset="cosine"), LAYERS)
 
 
 def distance(results_dir: Path, records: Records) -> pd.DataFrame:
@@ -124,8 +125,8 @@ def distance(results_dir: Path, records: Records) -> pd.DataFrame:
     n, m = by["teacher_layer"].transform("max"), by["student_layer"].transform("max")
     layer = table["student_layer"]
     counterpart = table["teacher_layer"] == layer * n // m
-    wanted = table[counterpart & (layer > 0) & (layer < m)]
-    return _ordered(wanted.dropna(subset="distance"), LAYERS)
+    pairs = table[counterpart & (layer > 0) & (layer < m)]
+    return _ordered(pairs.dropna(subset="distance"), LAYERS)
 
 
 def attention(results_dir: Path, records: Records) -> pd.DataFrame:
@@ -165,10 +166,10 @@ def _ordered(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 def seeds(results_dir: Path, records: Records) -> pd.DataFrame:
     """Return the main score of every chosen run on every split."""
     table = scores.frame(records)
-    found = runs(records)
-    chosen = found.loc[found["chosen"], "id"]
-    wanted = table[table["main"] & table["id"].isin(chosen)]
-    return _ordered(wanted[[*RUN, "split", "metric", "value"]], ["split", "metric"])
+    all_runs = runs(records)
+    chosen = all_runs.loc[all_runs["chosen"], "id"]
+    main = table[table["main"] & table["id"].isin(chosen)]
+    return _ordered(main[[*RUN, "split", "metric", "value"]], ["split", "metric"])
 
 
 def time(results_dir: Path, records: Records) -> pd.DataFrame:
@@ -196,8 +197,8 @@ def curves(results_dir: Path, records: Records) -> pd.DataFrame:
     table = _history(results_dir, records)
     names = [c for c in table if str(c).startswith(("loss/", "dev/")) and c != "dev/n"]
     keys = [*RUN, "epoch"]
-    told = table.melt(keys, names, "quantity", "value").dropna(subset="value")
-    by = told.groupby([*GROUP, "quantity", "epoch"], as_index=False, sort=True)
+    values = table.melt(keys, names, "quantity", "value").dropna(subset="value")
+    by = values.groupby([*GROUP, "quantity", "epoch"], as_index=False, sort=True)
     return by.agg(
         mean=("value", "mean"), least=("value", "min"), most=("value", "max"), n=("id", "size")
     )
@@ -212,7 +213,7 @@ def layers(results_dir: Path, records: Records) -> pd.DataFrame:
     drawn = table.assign(teacher_layer=table["layers"].astype(str).str.split()).drop(
         columns="layers"
     )
-    drawn["student_layer"] = [range(1, len(found) + 1) for found in drawn["teacher_layer"]]
+    drawn["student_layer"] = [range(1, len(layers) + 1) for layers in drawn["teacher_layer"]]
     long = drawn.explode(["student_layer", "teacher_layer"]).astype(
         {"student_layer": int, "teacher_layer": int}
     )
@@ -221,6 +222,6 @@ def layers(results_dir: Path, records: Records) -> pd.DataFrame:
 
 
 def _history(results_dir: Path, records: Records) -> pd.DataFrame:
-    found = runs(records)
+    table = runs(records)
     again = "run it again with force=true"
-    return _collect(results_dir, found[found["chosen"]], "history.csv", ["epoch"], again)
+    return _collect(results_dir, table[table["chosen"]], "history.csv", ["epoch"], again)

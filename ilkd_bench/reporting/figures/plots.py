@@ -1,4 +1,4 @@
-"""Figures of matplotlib from the tables of `figure_data`, on the `canvas` that all share."""
+"""Figures of matplotlib from the tables of `data`, in the `style` that all share."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def heat(value: str, label: str, most: float | None) -> Callable[[Table, str], F
         )
         low, high = table[value].min(), table[value].max() if most is None else most
         norm = Normalize(math.floor(10 * low) / 10, max(math.ceil(10 * high) / 10, low + 0.1))
-        for ax, found in zip(axes, maps.values(), strict=True):
-            image = _map(ax, found, norm)
+        for ax, values in zip(axes, maps.values(), strict=True):
+            image = _map(ax, values, norm)
         shrink = min(0.9, 5 / figure.get_figheight())
         undefined = f" ({style.CROSS} undefined)" if table[value].isna().any() else ""
         figure.colorbar(image, ax=axes, label=label + undefined, aspect=30, shrink=shrink, pad=0.01)
@@ -51,22 +51,22 @@ def heat(value: str, label: str, most: float | None) -> Callable[[Table, str], F
     return draw
 
 
-def _map(ax: Axes, found: Table, norm: Any) -> Any:
+def _map(ax: Axes, table: Table, norm: Any) -> Any:
     """Draw one map with its numbers; a cross stands where there is none."""
     colours = mpl.colormaps["cividis"].with_extremes(bad=style.UNDEFINED)
-    values = found.to_numpy(dtype=float)
+    values = table.to_numpy(dtype=float)
     image = ax.imshow(np.ma.masked_invalid(values), cmap=colours, norm=norm, aspect="equal")
     for (i, j), number in np.ndenumerate(values):
         dark = np.isfinite(number) and norm(number) < 0.5
         text = f"{number:.2f}".replace("0.", ".", 1) if np.isfinite(number) else style.CROSS
         colour = "white" if dark else style.INK
         ax.text(j, i, text, ha="center", va="center", size=6, color=colour, in_layout=False)
-    ax.set_xticks(range(values.shape[1]), [str(c) for c in found.columns], size=7)
-    ax.set_yticks(range(values.shape[0]), [str(c) for c in found.index], size=7)
+    ax.set_xticks(range(values.shape[1]), [str(c) for c in table.columns], size=7)
+    ax.set_yticks(range(values.shape[0]), [str(c) for c in table.index], size=7)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.invert_yaxis()  # the first layer is at the bottom, as in a model
-    zero = " (0: embeddings)" if 0 in found.columns else ""
+    zero = " (0: embeddings)" if 0 in table.columns else ""
     ax.set_xlabel(f"teacher layer{zero}")
     ax.set_ylabel("student layer")
     return image
@@ -116,11 +116,11 @@ def dots(
 
 def _dots(ax: Axes, part: Table, places: dict[str, float], value: str, scale: float) -> None:
     for method, place in places.items():
-        found = scale * part.loc[part["method"] == method, value].to_numpy()
-        if len(found):
-            ax.plot([found.mean()], [place], "|", color=style.INK, ms=14, mew=2)
-            spread = np.linspace(-0.04, 0.04, len(found)) if len(found) > 1 else np.zeros(1)
-            ax.plot(found, place + spread, "o", mfc="none", mec=style.BLUE, ms=4.5)
+        values = scale * part.loc[part["method"] == method, value].to_numpy()
+        if len(values):
+            ax.plot([values.mean()], [place], "|", color=style.INK, ms=14, mew=2)
+            spread = np.linspace(-0.04, 0.04, len(values)) if len(values) > 1 else np.zeros(1)
+            ax.plot(values, place + spread, "o", mfc="none", mec=style.BLUE, ms=4.5)
     ax.grid(axis="both")
     ax.margins(x=0.08)
     ax.xaxis.set_major_locator(MaxNLocator(5))
@@ -203,8 +203,8 @@ def curves(table: Table, title: str) -> Figure:
         lower = figure.add_subplot(grid[2 * line + 1, column], sharex=upper)
         part = table[table["method"] == method]
         for ax, kind, scale in ((upper, "loss/", 1.0), (lower, "dev/", 100.0)):
-            for name, own in part[part["quantity"].str.startswith(kind)].groupby("quantity"):
-                _curve(ax, own, scale, quantities.index(name))
+            for name, curve in part[part["quantity"].str.startswith(kind)].groupby("quantity"):
+                _curve(ax, curve, scale, quantities.index(name))
             ax.grid(axis="both")
         losses = part[part["quantity"].str.startswith("loss/")]
         if len(losses) and losses["least"].min() > 0:
@@ -239,14 +239,12 @@ def _quantity(name: str) -> str:
     return "total, weighted" if rest == "total" else f"term {rest}"
 
 
-def _curve(ax: Axes, own: Table, scale: float, number: int) -> None:
-    ax.plot(
-        own["epoch"], scale * own["mean"], **style.line(number), markevery=max(1, len(own) // 8)
-    )
+def _curve(ax: Axes, curve: Table, scale: float, number: int) -> None:
+    epochs, every = curve["epoch"], max(1, len(curve) // 8)
+    ax.plot(epochs, scale * curve["mean"], **style.line(number), markevery=every)
     colour = style.COLOURS[number % len(style.COLOURS)]
-    ax.fill_between(
-        own["epoch"], scale * own["least"], scale * own["most"], color=colour, alpha=0.15, lw=0
-    )
+    least, most = scale * curve["least"], scale * curve["most"]
+    ax.fill_between(epochs, least, most, color=colour, alpha=0.15, lw=0)
 
 
 def layers(table: Table, title: str) -> Figure:
@@ -288,8 +286,8 @@ def pca(table: Table, title: str) -> Figure:
     figure, axes = style.panels(names, 3.2, 3.2, title)
     for ax, name in zip(axes, names, strict=True):
         part = table[plane == name]
-        for model, own in part.groupby("model", sort=True):
-            _way(ax, own, *MODELS[str(model)])
+        for model, layers in part.groupby("model", sort=True):
+            _way(ax, layers, *MODELS[str(model)])
         share = 100 * part[["share_1", "share_2"]].iloc[0]
         ax.set_xlabel(f"first component ({share.iloc[0]:.0f} % of variance)")
         ax.set_ylabel(f"second ({share.iloc[1]:.0f} %)")
@@ -308,8 +306,8 @@ def pca(table: Table, title: str) -> Figure:
     return figure
 
 
-def _way(ax: Axes, own: Table, colour: str, marker: str, line: str) -> None:
-    rows, means = own[own["kind"] == "row"], own[own["kind"] == "mean"]
+def _way(ax: Axes, layers: Table, colour: str, marker: str, line: str) -> None:
+    rows, means = layers[layers["kind"] == "row"], layers[layers["kind"] == "mean"]
     ax.plot(rows["pc1"], rows["pc2"], marker, color=colour, ms=2.6, alpha=0.6, mew=0, zorder=1)
     numbered: Any = {"marker": marker, "ms": 8.5, "mfc": "white"}
     ax.plot(means["pc1"], means["pc2"], color=colour, ls=line, zorder=2, **numbered)

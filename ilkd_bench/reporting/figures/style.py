@@ -1,4 +1,4 @@
-"""The canvas of all figures: colours that everyone can tell apart, panels, titles, legends.
+"""The style of all figures: colours that everyone can tell apart, panels, titles, legends.
 
 Nothing is told by colour alone: there is a marker, a line style, a number or a place beside it. The
 colours are Okabe's and Ito's, the maps cividis; both keep their order in grey. Text is drawn as it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ from matplotlib.figure import Figure
 
 from ilkd_bench.plumbing import files
 from ilkd_bench.reporting.figures import style
-from ilkd_bench.reporting.figures.catalogue import Declared, parts, subtitles, title
-from ilkd_bench.reporting.figures.data import (
-    Records,
-)
+from ilkd_bench.reporting.figures.catalogue import Entry, parts, subtitles, title
+from ilkd_bench.reporting.figures.data import Records
 
 
 def render(figure: Figure, form: str) -> bytes:
@@ -28,7 +25,7 @@ def render(figure: Figure, form: str) -> bytes:
 
 
 def write(
-    declared: Declared, results_dir: Path, records: Records, forms: Sequence[str] = ("svg", "pdf")
+    entry: Entry, results_dir: Path, records: Records, forms: Sequence[str] = ("svg", "pdf")
 ) -> list[Path]:
     """Write a figure's files anew, and return the pictures; none where it has no data.
 
@@ -36,33 +33,23 @@ def write(
         BadInput: a file that it is made of is damaged.
     """
     folder = results_dir / "figures"
-    table = declared.prepare(results_dir, records)
+    table = entry.prepare(results_dir, records)
     for form in ("svg", "pdf", "png", "csv"):  # of runs that are gone, or named more shortly
-        for old in (*folder.glob(f"{declared.name}--*.{form}"), folder / f"{declared.name}.{form}"):
+        for old in (*folder.glob(f"{entry.name}--*.{form}"), folder / f"{entry.name}.{form}"):
             old.unlink(missing_ok=True)
     written: list[Path] = []
     if table.empty:
         return written
-    told = subtitles(records)
-    for words, part in parts(table, declared.apart):
-        stem = "--".join([declared.name, *words])
+    texts = subtitles(records)
+    for words, part in parts(table, entry.apart):
+        stem = "--".join([entry.name, *words])
         text = part.to_csv(index=False, float_format="%.9g", lineterminator="\n")
         files.write_text(folder / f"{stem}.csv", text)
         with style.style():
-            figure = declared.draw(part, title(declared, part, told[part["section"].iloc[0]]))
+            figure = entry.draw(part, title(entry, part, texts[part["section"].iloc[0]]))
             style.place(figure)
             for form in forms:
                 path = folder / f"{stem}.{form}"
-                _write_bytes(path, render(figure, form))
+                files.write_bytes(path, render(figure, form))
                 written.append(path)
     return written
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    """Write a file aside and rename it; see `store.write_text`."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_bytes(content)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)

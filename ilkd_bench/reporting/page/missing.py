@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ilkd_bench.comparison.results import Findings
+from ilkd_bench.comparison.results import Results
+from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.records import listing
 from ilkd_bench.records.listing import Run
+from ilkd_bench.records.record import Done
 from ilkd_bench.reporting.page.rows import task_names
 
 ERROR_LINES = 30
@@ -29,17 +30,19 @@ class Gap:
     reason: str
 
 
-def unfinished(found: Findings) -> list[tuple[Run, str]]:
+def unfinished(results: Results) -> list[tuple[Run, str]]:
     """Return the failed, skipped, running and stopped runs, with the end of their traceback."""
-    told = []
-    for record in found.records:
-        if record["status"] != "done":
-            folder = Path(record["folder"])
-            seen = listing.look(found.folder / folder)
-            state = record["status"] if seen is None else seen.state
-            run = listing.described(folder, record, state, when=None, reason=record.get("reason"))
-            told.append((run, _traceback(found.folder / folder) if state == "failed" else ""))
-    return told
+    runs = []
+    for record in results.records:
+        if not isinstance(record, Done):
+            folder = Path(record.folder)
+            run_now = listing.look(results.folder / folder)
+            state = record.status if run_now is None else run_now.state
+            run = listing.described(
+                folder, record.content(), state, when=None, reason=record.reason
+            )
+            runs.append((run, _traceback(results.folder / folder) if state == "failed" else ""))
+    return runs
 
 
 def _traceback(folder: Path) -> str:
@@ -50,36 +53,35 @@ def _traceback(folder: Path) -> str:
     return "\n".join(lines[-ERROR_LINES:])
 
 
-def missing(found: Findings, names: Mapping[str, str]) -> list[Gap]:
+def missing(results: Results, names: Mapping[str, str]) -> list[Gap]:
     """Return the cells that lack seeds which others of their section have."""
-    made, tasks = [], task_names(found)
-    ends: dict[tuple[str, str, str], str] = {}
-    for record in found.records:
-        if record["status"] != "done":
-            place = record["place"]
-            told = f"{record['status']}: {record.get('reason') or 'no reason given'}"
-            ends.setdefault((place["section"], place["method"], place["task"]), told)
-    lines = {record["id"]: record.get("argv") for record in found.records}
-    for section, own in found.runs.groupby("section", sort=False):
-        seeds = {int(seed) for seed in own["seed"]}
-        cells = {key: cell for key, cell in own.groupby(["method", "task"])}
-        for task in sorted(own["task"].unique()):
-            for method in sorted(own["method"].unique()):
+    gaps, tasks = [], task_names(results)
+    reasons: dict[tuple[str, str, str], str] = {}
+    for record in results.records:
+        if not isinstance(record, Done):
+            place = record.place
+            reason = f"{record.status}: {record.reason or 'no reason given'}"
+            reasons.setdefault((place["section"], place["method"], place["task"]), reason)
+    words = {record.id: record.argv for record in results.records}
+    for section, runs in results.runs.groupby("section", sort=False):
+        seeds = {int(seed) for seed in runs["seed"]}
+        cells = {key: cell for key, cell in runs.groupby(["method", "task"])}
+        for task in sorted(runs["task"].unique()):
+            for method in sorted(runs["method"].unique()):
                 cell = cells.get((method, task))
-                there = set() if cell is None else {int(seed) for seed in cell["seed"]}
-                lacking = tuple(sorted(seeds - there))
-                line = None if cell is None else _filling(lines[cell["id"].iloc[0]], lacking)
-                reason = ends.get((str(section), method, task), "")
+                run_seeds = set() if cell is None else {int(seed) for seed in cell["seed"]}
+                lacking = tuple(sorted(seeds - run_seeds))
+                command = None if cell is None else _filling(words[cell["id"].iloc[0]], lacking)
+                reason = reasons.get((str(section), method, task), "")
                 if lacking:
-                    made.append(
-                        Gap(names[str(section)], tasks[task], method, lacking, line, reason)
+                    gaps.append(
+                        Gap(names[str(section)], tasks[task], method, lacking, command, reason)
                     )
-    return made
+    return gaps
 
 
 def _filling(words: Any, seeds: Iterable[int]) -> str | None:
     """Return the command of a run with other seeds."""
     if not isinstance(words, list):
         return None
-    kept = [str(word) for word in words if not str(word).startswith("seed=")]
-    return shlex.join([*listing.RUN.split(), "-m", *kept, f"seed={','.join(map(str, seeds))}"])
+    return run_line(["-m", *words], f"seed={','.join(map(str, seeds))}")

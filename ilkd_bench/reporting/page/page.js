@@ -116,7 +116,7 @@ function copy(line, node) {
   navigator.clipboard.writeText(line).then(() => (said.textContent = "Copied."), choose);
 }
 
-function one(id, run, open) {
+function runDetails(id, run, open) {
   const seconds = Object.entries(run.seconds).map(([name, value]) => `${name} ${value.toFixed(1)}`);
   const facts = {
     "learning rate": run.lr,
@@ -154,7 +154,7 @@ document.addEventListener("click", (event) => {
   const runs = button.dataset.runs.split(" ").map((id) => [id, data.runs[id]]);
   runs.sort(([, a], [, b]) => a.seed - b.seed);
   dialog.querySelector("h2").textContent = button.dataset.title;
-  body.replaceChildren(overview(runs), ...runs.map(([id, run], i) => one(id, run, i === 0)));
+  body.replaceChildren(overview(runs), ...runs.map(([id, run], i) => runDetails(id, run, i === 0)));
   said.textContent = "";
   dialog.showModal();
   dialog.scrollTop = 0;

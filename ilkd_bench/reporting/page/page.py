@@ -21,7 +21,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from ilkd_bench.comparison.results import Findings
+from ilkd_bench.comparison.results import Results
+from ilkd_bench.records.record import Done
 from ilkd_bench.reporting.page import missing, sentences
 from ilkd_bench.reporting.page.rows import Score, details, environment, section_names, tried
 from ilkd_bench.reporting.page.rows import table as score_table
@@ -29,7 +30,7 @@ from ilkd_bench.reporting.page.sentences import probability
 from ilkd_bench.reporting.tables import claims, overview, paper_tables, papers, published
 from ilkd_bench.reporting.tables.controls import layer_choice
 from ilkd_bench.reporting.tables.grid import DASH, Grid
-from ilkd_bench.settings.groups import ROOT
+from ilkd_bench.settings import groups
 
 PAGE = Path(__file__).parent
 STYLE = Markup((PAGE / "page.css").read_text(encoding="utf-8"))
@@ -49,7 +50,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """A pair in one setting: what was found, and its tables."""
+    """A pair in one setting: conclusions and tables."""
 
     name: str
     introduction: str
@@ -58,57 +59,57 @@ class Section:
     grids: Sequence[Grid]
 
 
-def page(found: Findings) -> str:
+def page(results: Results) -> str:
     """Return the report as HTML."""
-    parts = overview.sections(found)
-    names = section_names(found.sections(), [title for title, *_ in parts])
-    table = score_table(found, names)
-    sections = _sections(found, names, parts, table)
-    shown, without = _paper_tables(found)
-    unfinished = missing.unfinished(found)
+    parts = overview.sections(results)
+    names = section_names(results.sections(), [title for title, *_ in parts])
+    table = score_table(results, names)
+    sections = _sections(results, names, parts, table)
+    paper_grids, without = _paper_tables(results)
+    unfinished = missing.unfinished(results)
     template = _environment().get_template("page.html")
     text = template.render(
-        folder=found.folder.resolve().name,
-        counts=_counts(found, [run.state for run, _ in unfinished]),
+        folder=results.folder.resolve().name,
+        counts=_counts(results, [run.state for run, _ in unfinished]),
         sections=sections,
         table=table,
-        papers=shown,
+        papers=paper_grids,
         without=without,
-        pictures=pictures(found.folder / "figures"),
-        claims=claims.claims(found),
-        controls=layer_choice(found),
-        published=published.beside(found),
-        tried=tried(found, names),
+        pictures=pictures(results.folder / "figures"),
+        claims=claims.claims(results),
+        controls=layer_choice(results),
+        published=published.beside(results),
+        tried=tried(results, names),
         unfinished=unfinished,
-        missing=missing.missing(found, names),
-        notes=unknown(found),
-        flaws=found.flaws,
-        measured=environment(found),
+        missing=missing.missing(results, names),
+        notes=unknown(results),
+        flaws=results.flaws,
+        measured=environment(results),
         style=STYLE,
         script=SCRIPT,
         digest=base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode(),
-        data=embedded(details(found, (one for row in table for one in row.ids))),
+        data=embedded(details(results, (run_id for row in table for run_id in row.ids))),
     )
     return text.encode("utf-8", "backslashreplace").decode()  # a record may hold half a letter
 
 
 def _environment() -> jinja2.Environment:
-    made = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PAGE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "points": lambda value: DASH if math.isnan(value) else sentences.points(value),
         "signed": lambda value: DASH if math.isnan(value) else sentences.points(value, "+"),
         "probability": lambda p: DASH if math.isnan(p) else probability(p),
         "plain": plain,
         "sortable": sortable,
     }
-    made.globals |= {"marks": MARKS, "whisker": whisker, "extent": extent, "dash": DASH}
-    return made
+    environment.globals |= {"marks": MARKS, "whisker": whisker, "extent": extent, "dash": DASH}
+    return environment
 
 
 def plain(value: float | None, form: str = "g") -> str:
@@ -128,59 +129,59 @@ def embedded(value: Any) -> Markup:
 
 
 def _sections(
-    found: Findings,
+    results: Results,
     names: Mapping[str, str],
     parts: Sequence[tuple[str, str, list[Grid]]],
     table: Sequence[Score],
 ) -> list[Section]:
-    told = sentences.conclude(found, table)
+    conclusions = sentences.conclude(results, table)
     return [
         Section(
             names[key],
             introduction,
-            sentences.standing(found, key, told[key]),
-            told[key],
+            sentences.standing(results, key, conclusions[key]),
+            conclusions[key],
             [grid for grid in grids if grid.columns],
         )
         for key, (_, introduction, grids) in zip(names, parts, strict=True)
     ]
 
 
-def _paper_tables(found: Findings) -> tuple[list[Grid], list[str]]:
+def _paper_tables(results: Results) -> tuple[list[Grid], list[str]]:
     """Return the papers' tables that have something to show, and the titles of the others."""
-    pairs = set(found.summary[["teacher", "student"]].itertuples(index=False, name=None))
-    shown, without = [], []
-    for table in papers.TABLES.values():
+    pairs = set(results.summary[["teacher", "student"]].itertuples(index=False, name=None))
+    grids, without = [], []
+    for table in papers.tables().values():
         students = {row.student or table.student for row in table.rows}
         if any((table.teacher, student) in pairs for student in students):
-            grid = paper_tables.build(table, found)
+            grid = paper_tables.build(table, results)
             if not grid.empty:
-                shown.append(grid)
+                grids.append(grid)
                 continue
         without.append(f"{table.paper}, {table.title}")
-    return shown, without
+    return grids, without
 
 
-def _counts(found: Findings, unfinished: Sequence[str]) -> list[tuple[str, int]]:
+def _counts(results: Results, unfinished: Sequence[str]) -> list[tuple[str, int]]:
     """Return how many runs are in each state, those that are missing from it left out."""
     states = Counter(unfinished)
-    states["done"] = sum(record["status"] == "done" for record in found.records)
-    states["not readable"] = len(found.flaws)
+    states["done"] = sum(isinstance(record, Done) for record in results.records)
+    states["not readable"] = len(results.flaws)
     order = ("done", "running", "stopped", "failed", "skipped", "not readable")
     return [(state, states[state]) for state in order if states[state] or state == "done"]
 
 
-def unknown(found: Findings) -> list[str]:
+def unknown(results: Results) -> list[str]:
     """Return sentences on tasks and methods that this version does not have."""
-    told = []
+    notes = []
     for group in ("task", "method"):
-        known = {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
-        names = {record["config"][group]["name"] for record in found.records} - known
-        told += [
+        names = {record.config[group]["name"] for record in results.records}
+        names -= set(groups.names(group))
+        notes += [
             f"This version has no {group} named {name}; its runs are shown."
             for name in sorted(names)
         ]
-    return told
+    return notes
 
 
 def extent(rows: Sequence[Score]) -> tuple[float, float]:
@@ -202,17 +203,17 @@ def whisker(row: Score, rows: Sequence[Score]) -> dict[str, float]:
 
 def pictures(folder: Path) -> list[Picture]:
     """Return every SVG of a folder, ordered by name."""
-    found = []
+    figures = []
     for path in sorted(folder.glob("*.svg")):
         content = path.read_bytes()
         address = f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
-        found.append(Picture(path.name, picture_title(path.stem, content), address))
-    return found
+        figures.append(Picture(path.name, picture_title(path.stem, content), address))
+    return figures
 
 
 def picture_title(stem: str, content: bytes) -> str:
     """Return the title of a figure's file, or the words of its name."""
-    found = re.search(rb"<title>(.*?)</title>", content[:5000], re.DOTALL)
-    if found is not None:
-        return " ".join(Markup(found[1].decode("utf-8", "replace")).unescape().split())
+    title = re.search(rb"<title>(.*?)</title>", content[:5000], re.DOTALL)
+    if title is not None:
+        return " ".join(Markup(title[1].decode("utf-8", "replace")).unescape().split())
     return stem.replace("--", ", ").replace("_", " ")

@@ -14,9 +14,10 @@ from statistics import median
 from typing import Any
 
 from ilkd_bench.comparison import differences, scores
-from ilkd_bench.comparison.results import Findings
+from ilkd_bench.comparison.results import Results
 from ilkd_bench.records import listing
 from ilkd_bench.records.cells import SWEPT, task_name
+from ilkd_bench.records.record import Done
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class Score:
     Attributes:
         pair: teacher, student and, where a pair has several settings, which of them.
         low, high: 95 % bootstrap interval of the mean over seeds; NaN for one seed.
-        bold: the best of a column and what the tests do not tell from it, as `findings.cells`.
-        to_best, to_vanilla: a row of `Findings.compared`; None where there is nothing to compare.
+        bold: the best of a column and what the tests do not tell from it, as `Results.best`.
+        to_best, to_vanilla: a row of `Results.compared`; None where there is nothing to compare.
         seconds: of training, the median over the runs; None where no record says.
     """
 
@@ -53,14 +54,8 @@ class Score:
 
 def number(value: Any) -> float | None:
     """Return a finite number as it is; None for anything else."""
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if good and abs(value) < 1e300 else None
-
-
-def part(record: Mapping[str, Any], field: str, key: str) -> float | None:
-    """Return a number inside a field, e.g. `seconds`, `train`; None if there is none."""
-    inside = record.get(field)
-    return number(inside.get(key)) if isinstance(inside, dict) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and abs(value) < 1e300 else None
 
 
 # --- names
@@ -68,16 +63,17 @@ def part(record: Mapping[str, Any], field: str, key: str) -> float | None:
 
 def section_names(sections: Iterable[str], titles: Iterable[str]) -> dict[str, str]:
     """Return what each section is called: its title, and its hash where several share a title."""
-    told = dict(zip(sections, titles, strict=True))
-    count = Counter(told.values())
+    by_section = dict(zip(sections, titles, strict=True))
+    count = Counter(by_section.values())
     return {
-        key: f"{title}, setting {key}" if count[title] > 1 else title for key, title in told.items()
+        key: f"{title}, setting {key}" if count[title] > 1 else title
+        for key, title in by_section.items()
     }
 
 
-def task_names(found: Findings) -> dict[str, str]:
+def task_names(results: Results) -> dict[str, str]:
     """Return what each task is called: its name, with the hash of its data where it has several."""
-    tasks = sorted({record["place"]["task"] for record in found.records})
+    tasks = sorted({record.place["task"] for record in results.records})
     count = Counter(map(task_name, tasks))
     return {task: task if count[task_name(task)] > 1 else task_name(task) for task in tasks}
 
@@ -85,28 +81,21 @@ def task_names(found: Findings) -> dict[str, str]:
 # --- scores
 
 
-def table(found: Findings, names: Mapping[str, str]) -> list[Score]:
+def table(results: Results, names: Mapping[str, str]) -> list[Score]:
     """Return a row per section, task, split and method, the best of a column first."""
-    main = found.summary[found.summary["main"]]
-    tasks, seconds = task_names(found), _seconds(found)
-    against = {
+    main = results.summary[results.summary["main"]]
+    tasks, seconds = task_names(results), _seconds(results)
+    tests = {
         (row.section, row.task, row.split, row.metric, row.method, row.against): row
-        for row in scores.rows(found.compared)
+        for row in scores.rows(results.compared)
     }
-    made = []
-    for column, rows in main.groupby(differences.COLUMN, sort=True):
-        best = min(scores.rows(rows), key=lambda row: (-row.mean, row.method)).method
-        tests: dict[str, Any] = {
-            method: against.get((*column, method, best)) for method in rows["method"]
-        }
-        alike = {m for m, test in tests.items() if tested(test) and not test.distinct}
-        if any(map(tested, tests.values())):
-            alike.add(best)
-        for row in scores.rows(rows):
-            key = (*column, row.method)
-            test = tests.get(row.method)
+    rows = []
+    for column, part in main.groupby(differences.COLUMN, sort=True):
+        best = differences.best_method(part.set_index("method")["mean"])
+        for row in scores.rows(part):
+            cell = (*column, row.method)
             ids = tuple(row.ids.split())
-            made.append(
+            rows.append(
                 Score(
                     section=row.section,
                     pair=names[row.section],
@@ -119,20 +108,20 @@ def table(found: Findings, names: Mapping[str, str]) -> list[Score]:
                     n=row.n,
                     low=row.low,
                     high=row.high,
-                    bold=row.method in alike,
-                    to_best=test,
-                    to_vanilla=against.get((*key, differences.BASELINE)),
+                    bold=cell in results.best,
+                    to_best=tests.get((*cell, best)),
+                    to_vanilla=tests.get((*cell, differences.BASELINE)),
                     seconds=_median(seconds, ids),
                     lr=row.lr,
                     batch_size=row.batch_size,
                     ids=ids,
                 )
             )
-    return sorted(made, key=_order(list(names)))
+    return sorted(rows, key=_order(list(names)))
 
 
 def tested(test: Any) -> bool:
-    """Tell whether a row of `Findings.compared`, if there is one, has a p."""
+    """Tell whether a row of `Results.compared`, if there is one, has a p."""
     return test is not None and test.p_holm == test.p_holm
 
 
@@ -146,8 +135,12 @@ def _order(sections: list[str]) -> Callable[[Score], tuple[Any, ...]]:
     return key
 
 
-def _seconds(found: Findings) -> dict[str, float | None]:
-    return {record["id"]: part(record, "seconds", "train") for record in found.records}
+def _seconds(results: Results) -> dict[str, float | None]:
+    return {
+        record.id: record.seconds.get("train")
+        for record in results.records
+        if isinstance(record, Done)
+    }
 
 
 def _median(seconds: Mapping[str, float | None], ids: Iterable[str]) -> float | None:
@@ -155,14 +148,14 @@ def _median(seconds: Mapping[str, float | None], ids: Iterable[str]) -> float | 
     return median(known) if known else None
 
 
-def tried(found: Findings, names: Mapping[str, str]) -> list[dict[str, Any]]:
+def tried(results: Results, names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the learning rates and batch sizes of cells that have several, chosen ones marked."""
     keys = [*scores.CELL, "lr", "batch_size"]
-    monitored = found.scores[found.scores["monitor"]]
+    monitored = results.scores[results.scores["monitor"]]
     means = monitored.groupby(keys, as_index=False).agg(mean=("value", "mean"), n=("value", "size"))
     several = means.groupby(scores.CELL)["n"].transform("size") > 1
-    chosen = set(found.runs[keys].itertuples(index=False, name=None))
-    tasks = task_names(found)
+    chosen = set(results.runs[keys].itertuples(index=False, name=None))
+    tasks = task_names(results)
     return [
         {
             "pair": names[row.section],
@@ -178,7 +171,7 @@ def tried(found: Findings, names: Mapping[str, str]) -> list[dict[str, Any]]:
 # --- the runs behind a score
 
 
-def details(found: Findings, ids: Iterable[str]) -> dict[str, Any]:
+def details(results: Results, ids: Iterable[str]) -> dict[str, Any]:
     """Return what the page tells of some runs, in a form that JSON can hold.
 
     Settings repeat themselves from run to run: `texts` has every value once, `settings` every set
@@ -187,54 +180,53 @@ def details(found: Findings, ids: Iterable[str]) -> dict[str, Any]:
     wanted = set(ids)
     texts: dict[str, int] = {}
     settings: dict[tuple[tuple[str, int], ...], int] = {}
-    told = {}
-    for record in found.records:
-        if record["id"] not in wanted:
+    runs = {}
+    for record in results.records:
+        if record.id not in wanted or not isinstance(record, Done):
             continue
         shared = tuple(
             (key, texts.setdefault(json.dumps(value, indent=1, sort_keys=True), len(texts)))
-            for key, value in sorted(record["config"].items())
+            for key, value in sorted(record.config.items())
             if key not in SWEPT
         )
-        told[record["id"]] = _told(record) | {
-            "settings": settings.setdefault(shared, len(settings))
-        }
-    return {"runs": told, "settings": [dict(one) for one in settings], "texts": list(texts)}
+        place = settings.setdefault(shared, len(settings))
+        runs[record.id] = _run_details(record) | {"settings": place}
+    return {"runs": runs, "settings": [dict(shared) for shared in settings], "texts": list(texts)}
 
 
-def _told(record: Mapping[str, Any]) -> dict[str, Any]:
-    seconds = {name: part(record, "seconds", name) for name in ("train", "teacher", "evaluate")}
-    told: dict[str, Any] = {key: record["config"][key] for key in SWEPT}
-    return told | {
-        "scores": record["scores"],
-        "monitor": record["monitor"],
-        "epoch": number(record.get("best_epoch")),
-        "seconds": {name: value for name, value in seconds.items() if value is not None},
-        "folder": record["folder"],
-        "device": record["device"] if isinstance(record.get("device"), str) else None,
-        "command": listing.command(record.get("argv")),
+def _run_details(record: Done) -> dict[str, Any]:
+    swept: dict[str, Any] = {key: record.config[key] for key in SWEPT}
+    return swept | {
+        "scores": record.scores,
+        "monitor": record.monitor,
+        "epoch": record.best_epoch,
+        "seconds": record.seconds,
+        "folder": record.folder,
+        "device": record.device,
+        "command": listing.command(record.argv),
     }
 
 
 # --- where it was measured
 
 
-def environment(found: Findings) -> list[tuple[str, str, int]]:
+def environment(results: Results) -> list[tuple[str, str, int]]:
     """Return what the runs were measured with, as (what, value, number of runs)."""
     count: Counter[tuple[str, str]] = Counter()
-    for record in found.records:
-        if record["status"] == "done":
+    for record in results.records:
+        if isinstance(record, Done):
             count.update(_measured_with(record))
     return [(what, value, number) for (what, value), number in sorted(count.items())]
 
 
-def _measured_with(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    git, versions = record.get("git"), record.get("versions")
+def _measured_with(record: Done) -> list[tuple[str, str]]:
     commit = "not recorded"
-    if isinstance(git, dict):
-        commit = f"{git.get('sha')}{' with changes' if git.get('dirty') else ''}"
-    told = [("commit", commit)]
-    told += [(key, str(record.get(key, "not recorded"))) for key in ("device", "precision")]
-    if isinstance(versions, dict):
-        told += [(str(name), str(value)) for name, value in versions.items()]
-    return told
+    if record.git is not None:
+        commit = f"{record.git.get('sha')}{' with changes' if record.git.get('dirty') else ''}"
+    versions = [(str(name), str(version)) for name, version in record.versions.items()]
+    return [
+        ("commit", commit),
+        ("device", record.device or "not recorded"),
+        ("precision", record.precision or "not recorded"),
+        *versions,
+    ]

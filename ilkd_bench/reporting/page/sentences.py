@@ -8,9 +8,9 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
-from ilkd_bench.comparison import results
-from ilkd_bench.comparison.results import Findings
-from ilkd_bench.reporting.page.rows import Score, number, task_names, tested
+from ilkd_bench.comparison.results import Results, teacher_scores
+from ilkd_bench.records.record import Done
+from ilkd_bench.reporting.page.rows import Score, task_names, tested
 
 COST_OF = "finetune"
 """Training speed is told as a multiple of this method's: a student trained without a teacher."""
@@ -48,10 +48,10 @@ class Speed:
     devices: frozenset[str]
 
 
-def conclude(found: Findings, table: Sequence[Score]) -> dict[str, list[Conclusion]]:
+def conclude(results: Results, table: Sequence[Score]) -> dict[str, list[Conclusion]]:
     """Return by section what each task's dev scores say."""
-    speeds, teachers = _speeds(found), _teachers(found)
-    told: dict[str, list[Conclusion]] = {section: [] for section in found.sections()}
+    speeds, teachers = _speeds(results), _teachers(results)
+    conclusions: dict[str, list[Conclusion]] = {section: [] for section in results.sections()}
     dev = [row for row in table if row.split == "dev"]
     for (section, task, metric), rows in groupby(dev, lambda r: (r.section, r.task, r.metric)):
         column = list(rows)
@@ -63,44 +63,46 @@ def conclude(found: Findings, table: Sequence[Score]) -> dict[str, list[Conclusi
             *cost(column[0].method, {m: speeds.get((section, task, m)) for m in _methods(column)}),
         ]
         sure = verdict == "clear winner"
-        told[section].append(Conclusion(task, metric, verdict, sure, sentences, column))
-    return told
+        conclusions[section].append(Conclusion(task, metric, verdict, sure, sentences, column))
+    return conclusions
 
 
 def _methods(column: Sequence[Score]) -> list[str]:
     return [row.method for row in column]
 
 
-def _teachers(found: Findings) -> dict[tuple[str, str], float]:
+def _teachers(results: Results) -> dict[tuple[str, str], float]:
     """Return the teacher's dev score by section and task's name."""
-    names = task_names(found)
+    names = task_names(results)
     return {
         (section, names[task]): score
-        for section, records in found.sections().items()
-        for task, score in results.teacher_scores(records).items()
+        for section, records in results.sections().items()
+        for task, score in teacher_scores(records).items()
     }
 
 
-def _speeds(found: Findings) -> dict[tuple[str, str, str], Speed]:
-    names = task_names(found)
+def _speeds(results: Results) -> dict[tuple[str, str, str], Speed]:
+    names = task_names(results)
     rates: dict[tuple[str, str, str], list[float]] = {}
     devices: dict[tuple[str, str, str], set[str]] = {}
-    for record in found.records:
-        rate = number(record.get("examples_per_second"))
-        if record["status"] == "done" and rate is not None and rate > 0:
-            place = record["place"]
+    for record in results.records:
+        if not isinstance(record, Done):
+            continue
+        rate = record.examples_per_second
+        if rate is not None and rate > 0:
+            place = record.place
             key = (place["section"], names[place["task"]], place["method"])
             rates.setdefault(key, []).append(rate)
-            devices.setdefault(key, set()).add(str(record.get("device")))
+            devices.setdefault(key, set()).add(str(record.device))
     return {key: Speed(median(rates[key]), frozenset(devices[key])) for key in rates}
 
 
 def listed(names: Iterable[str]) -> str:
     """Return names as they stand in a sentence."""
-    known = list(names)
-    if len(known) > NAMED:
-        return f"{', '.join(known[:NAMED])} and {len(known) - NAMED} others"
-    return " and ".join([", ".join(known[:-1]), known[-1]] if len(known) > 1 else known)
+    words = list(names)
+    if len(words) > NAMED:
+        return f"{', '.join(words[:NAMED])} and {len(words) - NAMED} others"
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _seeds(n: int) -> str:
@@ -133,32 +135,32 @@ def sureness(column: Sequence[Score]) -> tuple[str, list[str]]:
     """Return a verdict in a few words and what the tests say of the best method and the others."""
     if len(column) == 1:
         return "nothing to compare", []
-    apart: list[str] = []
+    worse: list[str] = []
     alike: list[str] = []
     untested: list[str] = []
     for row in column[1:]:
         test = row.to_best
-        (untested if not tested(test) else apart if test.distinct else alike).append(row.method)
-    told = []
+        (untested if not tested(test) else worse if test.distinct else alike).append(row.method)
+    sentences = []
     if not untested and not alike:
-        told.append("Better than every other method, after correction for their number.")
-    elif apart:
-        told.append(f"Better than {listed(apart)}.")
+        sentences.append("Better than every other method, after correction for their number.")
+    elif worse:
+        sentences.append(f"Better than {listed(worse)}.")
     if alike:
-        told.append(f"Not distinguishable from {listed(alike)}.")
+        sentences.append(f"Not distinguishable from {listed(alike)}.")
     if untested:
-        told.append(
+        sentences.append(
             f"Not tested against {listed(untested)}: they share fewer than two seeds, or the "
             "difference was the same at each."
         )
-    most = max(row.n for row in column)
-    if most == 1:
-        told = ["With 1 seed nothing can be said about chance: run more seeds."]
-    elif most < FEW:
-        told.append(f"With {_seeds(most)} only large differences can be found.")
-    if apart and not alike and not untested:
-        return "clear winner", told
-    return ("no clear winner" if alike else "not tested"), told
+    most_seeds = max(row.n for row in column)
+    if most_seeds == 1:
+        sentences = ["With 1 seed nothing can be said about chance: run more seeds."]
+    elif most_seeds < FEW:
+        sentences.append(f"With {_seeds(most_seeds)} only large differences can be found.")
+    if worse and not alike and not untested:
+        return "clear winner", sentences
+    return ("no clear winner" if alike else "not tested"), sentences
 
 
 def against_vanilla(row: Score) -> list[str]:
@@ -166,16 +168,16 @@ def against_vanilla(row: Score) -> list[str]:
     test = row.to_vanilla
     if test is None:
         return []
-    told = f"Against {test.against}: {points(test.difference, '+')} points"
+    difference = f"Against {test.against}: {points(test.difference, '+')} points"
     if not tested(test):
-        return [f"{told}, not tested."]
+        return [f"{difference}, not tested."]
     span = f"95 % interval over seeds [{points(test.low, '+')}, {points(test.high, '+')}]"
     if test.low != test.low:
         span = "no interval over seeds"
     source = "seeds" if test.p_examples != test.p_examples else "seeds and examples"
     outcome = "the difference counts" if test.distinct else "not distinguishable"
     p = f"p {probability(test.p_holm)} over {source}, corrected"
-    return [f"{told} ({span}; {p}): {outcome}."]
+    return [f"{difference} ({span}; {p}): {outcome}."]
 
 
 def probability(p: float) -> str:
@@ -185,23 +187,24 @@ def probability(p: float) -> str:
 
 def cost(method: str, speeds: Mapping[str, Speed | None]) -> list[str]:
     """Return how fast a method trains beside fine-tuning without a teacher."""
-    mine, plain = speeds.get(method), speeds.get(COST_OF)
-    if mine is None or plain is None or method == COST_OF:
+    speed, plain = speeds.get(method), speeds.get(COST_OF)
+    if speed is None or plain is None or method == COST_OF:
         return []
-    if mine.devices != plain.devices or len(mine.devices) > 1:
+    if speed.devices != plain.devices or len(speed.devices) > 1:
         return [f"Its cost is not told: it and {COST_OF} ran on different devices."]
-    return [f"It trains at {mine.rate / plain.rate:.2f} times the speed of {COST_OF}."]
+    return [f"It trains at {speed.rate / plain.rate:.2f} times the speed of {COST_OF}."]
 
 
-def standing(found: Findings, section: str, conclusions: Sequence[Any]) -> str | None:
-    """Return the sentence over all tasks of a section; None where it has one."""
-    own = found.standings[found.standings["section"] == section].dropna(subset=["rank"])
-    if len(conclusions) < 2 or len(own) < 2:
+def standing(results: Results, section: str, conclusions: Sequence[Any]) -> str | None:
+    """Return the sentence over all tasks of a section; None where it has one task."""
+    standings = results.standings
+    ranked = standings[standings["section"] == section].dropna(subset=["rank"])
+    if len(conclusions) < 2 or len(ranked) < 2:
         return None
-    lowest = own["rank"].min()
-    first = own[own["rank"] == lowest]["method"].tolist()
+    lowest = ranked["rank"].min()
+    first = ranked[ranked["rank"] == lowest]["method"].tolist()
     has = "has" if len(first) == 1 else "have"
     return (
-        f"Over {own['tasks'].iloc[0]} tasks {listed(first)} {has} the best average rank, "
-        f"{lowest:.2f}, among {len(own)} methods that were run on all."
+        f"Over {ranked['tasks'].iloc[0]} tasks {listed(first)} {has} the best average rank, "
+        f"{lowest:.2f}, among {len(ranked)} methods that were run on all."
     )

@@ -5,39 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ilkd_bench.comparison import statistics
-from ilkd_bench.comparison.contrasts import CONTROLS, WORDS, contrasts, points, told
-from ilkd_bench.comparison.results import Findings
+from ilkd_bench.comparison.contrasts import WORDS, contrasts, controls, points, sentences
+from ilkd_bench.comparison.results import Results
 from ilkd_bench.reporting.tables.grid import Cell, Grid
 
 TITLE = "Does the choice of layers matter?"
 
 
-def layer_choice(found: Findings) -> Grid:
+def layer_choice(results: Results) -> Grid:
     """Return every method that has controls beside them, for every pair and setting there is."""
     rows: dict[str, Mapping[str, Cell]] = {}
     notes = []
-    for section, records in found.sections().items():
-        config = records[0]["config"]
-        runs = found.runs[(found.runs["section"] == section) & found.runs["main"]]
+    by_method = controls()
+    for section, records in results.sections().items():
+        config = records[0].config
+        runs = results.runs[(results.runs["section"] == section) & results.runs["main"]]
         pair = f"{config['teacher']['name']} -> {config['student']['name']}"
         limited = ", limited" if runs["limited"].any() else ""
-        for method in CONTROLS:
-            made = contrasts(runs, method)
-            if all(one.kind == "term" for one in made):
+        where = f"{pair}{limited}, {section}"
+        for method, by_kind in by_method.items():
+            differences = contrasts(runs, method, by_kind)
+            if all(contrast.kind == "term" for contrast in differences):
                 continue  # no control was run, only vanilla KD
-            where = f"{pair}{limited}, {section}"
-            notes.append(f"{where}: {told(made)}")
-            for one in made:
-                cells = {
-                    "beside": WORDS[one.kind],
-                    "difference": _interval(one.found),
-                    "tasks": str(one.tasks),
-                    "seeds": str(one.found.n),
-                    "verdict": one.verdict,
+            notes.append(f"{where}: {sentences(differences)}")
+            for contrast in differences:
+                texts = {
+                    "beside": WORDS[contrast.kind],
+                    "difference": _interval(contrast.test),
+                    "tasks": str(contrast.tasks),
+                    "seeds": str(contrast.test.n),
+                    "verdict": contrast.verdict,
                 }
-                rows[f"{method} minus {one.control} ({where})"] = {
-                    name: Cell(text=text) for name, text in cells.items()
-                }
+                label = f"{method} minus {contrast.control} ({where})"
+                rows[label] = {column: Cell(text=text) for column, text in texts.items()}
     caption = (
         "Dev scores times 100, the mean over the tasks that both were run on; the 95 % interval of "
         "the paired t test over seeds; verdicts after Holm's correction over a method's controls."
@@ -48,7 +48,7 @@ def layer_choice(found: Findings) -> Grid:
     return Grid("layer_choice", TITLE, caption, "comparison", columns, rows, notes=notes)
 
 
-def _interval(found: statistics.Comparison) -> str:
-    if found.low != found.low:
-        return points(found.difference)
-    return f"{points(found.difference)} [{points(found.low)}, {points(found.high)}]"
+def _interval(test: statistics.Comparison) -> str:
+    if test.low != test.low:
+        return points(test.difference)
+    return f"{points(test.difference)} [{points(test.low)}, {points(test.high)}]"

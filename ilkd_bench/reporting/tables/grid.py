@@ -10,22 +10,22 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from ilkd_bench.comparison import scores
-from ilkd_bench.comparison.results import Findings
+from ilkd_bench.comparison.results import Results
 
 
-def cells(found: Findings, rows: pd.DataFrame) -> list[Cell]:
+def cells(results: Results, rows: pd.DataFrame) -> list[Cell]:
     """Return what a table shows for some rows of the summary.
 
     Bold is what is in `best`. A dagger marks fewer seeds than the most among these rows.
     """
-    most = rows["n"].max() if len(rows) else 0
+    most_seeds = rows["n"].max() if len(rows) else 0
     return [
         Cell(
             mean=row.mean,
             std=row.std,
             n=row.n,
-            best=(row.section, row.task, row.split, row.metric, row.method) in found.best,
-            few=row.n < most,
+            best=(row.section, row.task, row.split, row.metric, row.method) in results.best,
+            few=row.n < most_seeds,
             ids=tuple(row.ids.split()),
         )
         for row in scores.rows(rows)
@@ -95,12 +95,12 @@ def text(
 ) -> pd.DataFrame:
     """Return the table's text, escaped for a format, the best cells made bold."""
 
-    def shown(cell: Cell | None) -> str:
+    def formatted(cell: Cell | None) -> str:
         if cell is None:
             return escape(DASH)
         return bold(escape(str(cell))) if cell.best else escape(str(cell))
 
-    body = [[shown(row.get(column)) for column in grid.columns] for row in grid.rows.values()]
+    body = [[formatted(row.get(column)) for column in grid.columns] for row in grid.rows.values()]
     frame = pd.DataFrame(body, columns=[escape(c) for c in grid.columns], dtype=str)
     labels = [escape(label) for label in grid.rows]
     frame.insert(0, escape(grid.corner), labels, allow_duplicates=True)
@@ -183,11 +183,11 @@ _SPECIAL_LATEX = {
 }
 
 
-def _latex(told: str) -> str:
-    return "".join(_SPECIAL_LATEX.get(sign, sign) for sign in " ".join(told.split()))
+def _latex(text: str) -> str:
+    return "".join(_SPECIAL_LATEX.get(sign, sign) for sign in " ".join(text.split()))
 
 
-def escape_markdown(told: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return text without what would start a cell, a tag, a link or an emphasis in Markdown."""
-    escaped = "".join(f"\\{sign}" if sign in "\\|*[]`" else sign for sign in " ".join(told.split()))
+    escaped = "".join(f"\\{sign}" if sign in "\\|*[]`" else sign for sign in " ".join(text.split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;")

@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from ilkd_bench.comparison import results, scores
-from ilkd_bench.comparison.results import Findings
+from ilkd_bench.comparison import scores
+from ilkd_bench.comparison.results import Results, limits, protocol, teacher_scores
 from ilkd_bench.records import cells
 from ilkd_bench.records.cells import task_name
+from ilkd_bench.records.record import Record
 from ilkd_bench.reporting.tables import grid
 from ilkd_bench.reporting.tables.grid import DAGGER, Cell, Grid
 from ilkd_bench.settings import groups
@@ -21,68 +22,73 @@ BOLD = (
 )
 
 
-def sections(found: Findings) -> list[tuple[str, str, list[Grid]]]:
+def sections(results: Results) -> list[tuple[str, str, list[Grid]]]:
     """Return heading, introduction and tables of every section."""
-    parts = found.sections()
-    shared = {key: cells.setting(part[0]["config"]) for key, part in parts.items()}
+    by_section = results.sections()
+    settings = {key: cells.setting(records[0].config) for key, records in by_section.items()}
     return [
-        (*_heading(shared[key], list(shared.values()), found, key), _grids(found, key, part))
-        for key, part in parts.items()
+        (
+            *_heading(settings[key], list(settings.values()), results, key),
+            _grids(results, key, records),
+        )
+        for key, records in by_section.items()
     ]
 
 
 def _heading(
-    shared: dict[str, Any], others: Sequence[dict[str, Any]], found: Findings, key: str
+    setting: dict[str, Any], others: Sequence[dict[str, Any]], results: Results, key: str
 ) -> tuple[str, str]:
-    limited = results.limits(shared)
-    title = " -> ".join(_pair(shared)) + (" (limited)" if limited else "")
-    apart = cells.difference(shared, [o for o in others if _pair(o) == _pair(shared)])
-    told = [f"Limited runs ({limited}): for trying out, not for comparing."] if limited else []
-    general = ", ".join(f"{k} {shared[k]}" for k in ("epochs", "max_length", "precision"))
-    told.append(
+    limited = limits(setting)
+    title = " -> ".join(_pair(setting)) + (" (limited)" if limited else "")
+    apart = cells.difference(setting, [o for o in others if _pair(o) == _pair(setting)])
+    sentences = [f"Limited runs ({limited}): for trying out, not for comparing."] if limited else []
+    general = ", ".join(f"{k} {setting[k]}" for k in ("epochs", "max_length", "precision"))
+    sentences.append(
         f"Settings: {general}{'; apart from others of this pair: ' + apart if apart else ''}."
     )
-    own = found.scores[found.scores["section"] == key]
-    told.append(
-        "Scores times 100, mean ± standard deviation (number of seeds); "
-        f"{results.protocol(own)}. {BOLD}"
+    scores = results.scores[results.scores["section"] == key]
+    sentences.append(
+        f"Scores times 100, mean ± standard deviation (number of seeds); {protocol(scores)}. {BOLD}"
     )
-    return title, " ".join(told)
+    return title, " ".join(sentences)
 
 
-def _pair(shared: dict[str, Any]) -> tuple[str, str]:
-    return shared["teacher"]["name"], shared["student"]["name"]
+def _pair(setting: dict[str, Any]) -> tuple[str, str]:
+    return setting["teacher"]["name"], setting["student"]["name"]
 
 
-def _grids(found: Findings, key: str, records: Sequence[dict[str, Any]]) -> list[Grid]:
-    own = found.summary[(found.summary["section"] == key) & found.summary["main"]]
-    teacher = results.teacher_scores(records)
+def _grids(results: Results, key: str, records: Sequence[Record]) -> list[Grid]:
+    summary = results.summary[(results.summary["section"] == key) & results.summary["main"]]
+    teacher = teacher_scores(records)
+    dev, ood = summary["split"] == "dev", summary["split"].str.startswith("ood/")
     parts = (
-        ("Dev", own[own["split"] == "dev"]),
-        ("Out of domain", own[own["split"].str.startswith("ood/")]),
-        ("Other splits", own[~own["split"].str.startswith("ood/") & (own["split"] != "dev")]),
+        ("Dev", summary[dev]),
+        ("Out of domain", summary[ood]),
+        ("Other splits", summary[~ood & ~dev]),
     )
     grids = [
-        _matrix(found, title, part, teacher if title == "Dev" else {})
+        _matrix(results, title, part, teacher if title == "Dev" else {})
         for title, part in parts
         if not part.empty
     ]
-    if not own.empty:
-        grids += [_standings(found, key), _chosen(own)]
+    if not summary.empty:
+        grids += [_standings(results, key), _chosen(summary)]
     return grids
 
 
-def _matrix(found: Findings, title: str, part: pd.DataFrame, teacher: dict[str, float]) -> Grid:
+def _matrix(results: Results, title: str, part: pd.DataFrame, teacher: dict[str, float]) -> Grid:
     """Return methods x columns, with the teacher on top and the average at the right."""
     names = column_names(part)
     columns = list(dict.fromkeys(names))
     rows: dict[str, dict[str, Cell]] = {}
     if teacher:
-        known = dict(zip(part["task"], names, strict=True))
+        column_of = dict(zip(part["task"], names, strict=True))
         rows["teacher"] = {
-            known[task]: Cell(mean=score) for task, score in teacher.items() if task in known
+            column_of[task]: Cell(mean=score)
+            for task, score in teacher.items()
+            if task in column_of
         }
-    for name, row, cell in zip(names, scores.rows(part), grid.cells(found, part), strict=True):
+    for name, row, cell in zip(names, scores.rows(part), grid.cells(results, part), strict=True):
         rows.setdefault(str(row.method), {})[name] = cell
     ordered = {k: rows[k] for k in sorted(rows, key=lambda method: (method != "teacher", method))}
     if len(columns) > 1:
@@ -108,29 +114,29 @@ def column_names(part: pd.DataFrame) -> list[str]:
 
     def name(row: Any) -> str:
         plain = task_name(row.task)
-        told = row.task if variants[plain] > 1 else plain
+        column = row.task if variants[plain] > 1 else plain
         if row.split.startswith("ood/"):
-            told += f" -> {row.split.removeprefix('ood/')}"
+            column += f" -> {row.split.removeprefix('ood/')}"
         elif row.split != "dev":
-            told += f" {row.split}"
-        return f"{told} {row.metric}"
+            column += f" {row.split}"
+        return f"{column} {row.metric}"
 
     return [name(row) for row in scores.rows(part)]
 
 
-def _standings(found: Findings, key: str) -> Grid:
-    own = found.standings[found.standings["section"] == key].sort_values(["rank", "method"])
+def _standings(results: Results, key: str) -> Grid:
+    standings = results.standings[results.standings["section"] == key]
     rows = {}
-    for row in scores.rows(own):
-        told = {"tasks": f"{row.tasks}"}
+    for row in scores.rows(standings.sort_values(["rank", "method"])):
+        texts = {"tasks": f"{row.tasks}"}
         if row.rank == row.rank:
-            told["average rank"] = f"{row.rank:.2f}"
+            texts["average rank"] = f"{row.rank:.2f}"
         if row.win == row.win:
             untested = f", {row.untested:.0f} untested" if row.untested else ""
-            told["against vanilla"] = (
+            texts["against vanilla"] = (
                 f"{row.win:.0f} better, {row.tie:.0f} alike, {row.loss:.0f} worse{untested}"
             )
-        rows[str(row.method)] = {name: Cell(text=text) for name, text in told.items()}
+        rows[str(row.method)] = {column: Cell(text=text) for column, text in texts.items()}
     return Grid("", "Standing on dev", "", "method", _used(rows), rows)
 
 
@@ -139,8 +145,8 @@ def _used(rows: dict[str, dict[str, Cell]]) -> list[str]:
     return [column for column in order if any(column in row for row in rows.values())]
 
 
-def _chosen(own: pd.DataFrame) -> Grid:
-    dev = own[own["split"] == "dev"].drop_duplicates(["method", "task"])
+def _chosen(summary: pd.DataFrame) -> Grid:
+    dev = summary[summary["split"] == "dev"].drop_duplicates(["method", "task"])
     rows: dict[str, dict[str, Cell]] = {}
     names = column_names(dev)
     for name, row in zip(names, scores.rows(dev), strict=True):
@@ -152,27 +158,28 @@ def _chosen(own: pd.DataFrame) -> Grid:
     return Grid("", "Chosen settings", "", "method", columns, dict(sorted(rows.items())))
 
 
-def notes(found: Findings) -> list[str]:
+def notes(results: Results) -> list[str]:
     """Return what is not in the tables: impossible, failed and unusable runs, each named."""
-    told = [
-        f"Not possible: {record['config']['method']['name']} on {record['config']['task']['name']}"
-        f": {record.get('reason')}."
-        for record in found.records
-        if record["status"] == "skipped"
-    ]
-    told = sorted(set(told))
+    impossible = {
+        f"Not possible: {record.config['method']['name']} on {record.config['task']['name']}"
+        f": {record.reason}."
+        for record in results.records
+        if record.status == "skipped"
+    }
+    sentences = sorted(impossible)
     unfinished = sorted(
-        record["folder"] for record in found.records if record["status"] in ("failed", "running")
+        record.folder for record in results.records if record.status in ("failed", "running")
     )
     if unfinished:
-        told.append(f"Not counted, failed or unfinished: {', '.join(unfinished)}.")
+        sentences.append(f"Not counted, failed or unfinished: {', '.join(unfinished)}.")
     strange = sorted(
         {
-            record["config"]["method"]["name"]
-            for record in found.records
-            if not groups.defaults("method", record["config"]["method"]["name"])
+            record.method
+            for record in results.records
+            if not groups.defaults("method", record.method)
         }
     )
     if strange:
-        told.append(f"This version has no method named {', '.join(strange)}; its runs are shown.")
-    return told + [f"{flaw}." for flaw in found.flaws]
+        methods = ", ".join(strange)
+        sentences.append(f"This version has no method named {methods}; its runs are shown.")
+    return sentences + [f"{flaw}." for flaw in results.flaws]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ilkd_bench.comparison.results import Findings
+from ilkd_bench.comparison.results import Results
 from ilkd_bench.plumbing import files
 from ilkd_bench.reporting.tables import claims, overview, paper_tables, papers, published
 from ilkd_bench.reporting.tables.controls import layer_choice
@@ -19,29 +19,29 @@ from ilkd_bench.reporting.tables.grid import FORMATS, Grid, escape_markdown, mar
 SUMMARY = "teacher student method task split metric lr batch_size mean std n ids".split()
 
 
-def write(found: Findings, tables: Iterable[papers.Table]) -> tuple[str, list[str]]:
+def write(results: Results, tables: Iterable[papers.Table]) -> tuple[str, list[str]]:
     """Write summary, comparisons, overview, the papers' tables and the published numbers.
 
     Returns:
         The overview as Markdown, and the names of the papers' tables that have something to show.
     """
-    folder = found.folder / "tables"
-    summary = found.summary.copy()
+    folder = results.folder / "tables"
+    summary = results.summary.copy()
     summary[["task", "data"]] = (
         summary["task"].str.split("#", expand=True, n=1).reindex(columns=[0, 1])
     )
     columns = [*SUMMARY, "low", "high", "limited", "section", "data"]
     files.write_text(folder / "summary.csv", summary[columns].to_csv(index=False))
-    files.write_text(folder / "comparisons.csv", found.compared.to_csv(index=False))
-    text = as_markdown(found)
+    files.write_text(folder / "comparisons.csv", results.compared.to_csv(index=False))
+    text = as_markdown(results)
     files.write_text(folder / "overview.md", text)
     written = []
     for table in tables:
-        grid = paper_tables.build(table, found)
+        grid = paper_tables.build(table, results)
         if not grid.empty:
             written.append(table.name)
         _write(folder, grid)
-    for grid in (published.beside(found), claims.claims(found), layer_choice(found)):
+    for grid in (published.beside(results), claims.claims(results), layer_choice(results)):
         _write(folder, grid)
     return text, written
 
@@ -51,11 +51,11 @@ def _write(folder: Path, grid: Grid) -> None:
         files.write_text(folder / f"{grid.name}.{suffix}", form(grid))
 
 
-def as_markdown(found: Findings) -> str:
+def as_markdown(results: Results) -> str:
     """Return the overview of all results."""
     parts = ["# Results\n"]
-    for title, introduction, grids in overview.sections(found):
+    for title, introduction, grids in overview.sections(results):
         parts.append(f"## {escape_markdown(title)}\n\n{escape_markdown(introduction)}\n")
         parts += [markdown(grid, level=3) for grid in grids]
-    parts += [f"{escape_markdown(note)}\n" for note in overview.notes(found)]
+    parts += [f"{escape_markdown(note)}\n" for note in overview.notes(results)]
     return "\n".join(parts)

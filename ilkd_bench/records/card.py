@@ -1,4 +1,4 @@
-"""The model card of an exported student, for people and for the hub.
+"""The model card of a student, for people and for the hub.
 
 The front matter follows huggingface.co/docs/hub/model-cards. All that a record says is escaped.
 """
@@ -7,10 +7,17 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
+from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
+
+from ilkd_bench.data.tasks import Task, is_demo
+from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing.command import run_line
+from ilkd_bench.records.public import public
+from ilkd_bench.records.record import read_record
+from ilkd_bench.settings.identity import run_id
 
 HUB_METRICS = {
     "accuracy": "accuracy",
@@ -32,12 +39,16 @@ def plain(value: Any) -> str:
 
 
 def card(
-    record: dict[str, Any], *, licence: str, language: str | None, inputs: list[str] | None
+    record: dict[str, Any],
+    *,
+    licence: str = NO_LICENCE,
+    language: str | None = None,
+    inputs: list[str] | None = None,
 ) -> str:
-    """Return the README of an exported student.
+    """Return the README of a student.
 
     Args:
-        record: of the run, without private things.
+        record: of the run, without private things (`public`).
         licence: the hub's id of the licence of the weights.
         language: code of the text's language; None: it is not known.
         inputs: names of the inputs of `model.onnx`; None: there is no such file.
@@ -54,11 +65,30 @@ def card(
         _data(record),
         _scores(record),
         _cost(record),
-        _repeat(record["argv"]),
+        _repeat(record.get("argv")),
         _licence(licence),
         _loading(config["task"], inputs),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write_card(folder: Path, science: dict[str, Any], measured: dict[str, Any]) -> None:
+    """Write the card of the student in a run's folder, for which nobody has chosen a licence yet.
+
+    Args:
+        science: the run's identity.
+        measured: that part of its record.
+    """
+    begun = read_record(folder)
+    known: dict[str, Any] = {"id": run_id(science)} if begun is None else begun.content()
+    record = public(known | {"config": science} | measured)
+    text = card(record, language=language_of(Task(**science["task"])))
+    files.write_text(folder / "student" / "README.md", text)
+
+
+def language_of(task: Task) -> str | None:
+    """Return the code of the language of a task's text; None: it is not known."""
+    return "en" if task.hub is not None or is_demo(task) else None
 
 
 # --------------------------------------------------------------------------------- the front matter
@@ -122,20 +152,21 @@ def _warning(record: dict[str, Any]) -> str:
     if not record["limited"]:
         return ""
     limits = {k: record["config"][k] for k in ("limit_train", "limit_eval")}
-    told = ", ".join(f"{key} {plain(value)}" for key, value in limits.items() if value is not None)
-    return f"**A limited run ({told}): for trying out. Its scores are not to be compared.**"
+    words = [f"{key} {plain(value)}" for key, value in limits.items() if value is not None]
+    limited = f"A limited run ({', '.join(words)})"
+    return f"**{limited}: for trying out. Its scores are not to be compared.**"
 
 
 def _method(record: dict[str, Any]) -> str:
     config = record["config"]
     keys = "seed lr batch_size epochs max_length patience warmup_ratio weight_decay".split()
-    told = ", ".join(f"{plain(key)} {plain(config[key])}" for key in keys)
+    settings = ", ".join(f"{plain(key)} {plain(config[key])}" for key in keys)
     method = {k: v for k, v in config["method"].items() if k not in ("name", "_target_")}
     return (
         f"## Method\n\nKnowledge distillation with ilkd\\_bench, method "
         f"**{plain(config['method']['name'])}** (run {plain(record['id'])}). The best epoch on "
         f"{plain(record['monitor'])} was kept: epoch {plain(record['best_epoch'])}. Settings: "
-        f"{told}. Settings of the method:\n\n```json\n{_json(method)}\n```"
+        f"{settings}. Settings of the method:\n\n```json\n{_json(method)}\n```"
     )
 
 
@@ -151,7 +182,7 @@ def _models(record: dict[str, Any]) -> str:
         for whose in ("teacher", "student")
     ]
     scores = {k: v for k, v in record["teacher"]["dev"].items() if k != "n"}
-    told = ", ".join(f"{plain(k)} {v:.4f}" for k, v in sorted(scores.items()))
+    on_dev = ", ".join(f"{plain(k)} {v:.4f}" for k, v in sorted(scores.items()))
     return "\n".join(
         [
             "## Teacher and student",
@@ -160,7 +191,7 @@ def _models(record: dict[str, Any]) -> str:
             "|---|---|---|",
             *rows,
             "",
-            f"The teacher was fine-tuned on the task; on dev it scores {told} "
+            f"The teacher was fine-tuned on the task; on dev it scores {on_dev} "
             f"({plain(record['teacher']['dev']['n'])} rows).",
         ]
     )
@@ -176,14 +207,14 @@ def _data(record: dict[str, Any]) -> str:
     else:
         source = "Read from files; their hashes are in record.json"
     if task["labels"] is not None:
-        told = ", ".join(map(plain, task["labels"]))
+        answers = ", ".join(map(plain, task["labels"]))
     elif task["score_range"] is not None:
-        told = "a score from {} to {}".format(*map(plain, task["score_range"]))
+        answers = "a score from {} to {}".format(*map(plain, task["score_range"]))
     else:
-        told = "a score"
+        answers = "a score"
     return (
         f"## Data\n\nTask **{plain(task['name'])}**. {source}. Trained on "
-        f"{plain(data['train'])} rows. Answers: {told}."
+        f"{plain(data['train'])} rows. Answers: {answers}."
     )
 
 
@@ -211,22 +242,22 @@ def _cost(record: dict[str, Any]) -> str:
     )
 
 
-def _repeat(words: list[str]) -> str:
-    line = shlex.join(["python", "-m", "ilkd_bench.run", *words])
-    if not line.isprintable():  # it would not be one line
+def _repeat(words: list[str] | None) -> str:
+    line = "" if words is None else run_line(words)
+    if not line or not line.isprintable():  # it is not known, or would not be one line
         return ""
     return f"## Repeat it\n\nPaths are left out.\n\n```\n{line}\n```"
 
 
 def _licence(licence: str) -> str:
     if licence == NO_LICENCE:
-        told = (
+        text = (
             "No licence was chosen yet. It depends on the licences of the student's first weights, "
             "of the teacher and of the data; choose one before sharing (`--license` of the export)."
         )
     else:
-        told = f"{plain(licence)}, chosen by who exported the model."
-    return f"## Licence\n\n{told}"
+        text = f"{plain(licence)}, chosen by who exported the model."
+    return f"## Licence\n\n{text}"
 
 
 def _loading(task: dict[str, Any], inputs: list[str] | None) -> str:

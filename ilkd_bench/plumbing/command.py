@@ -1,0 +1,195 @@
+"""What all verbs share: how they begin, how they end, and the lines that they tell a user to type.
+
+A verb is a parser and a `main(argv)` that returns the exit code; it raises `BadInput` or `OSError`
+where it cannot go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import functools
+import io
+import math
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+from ilkd_bench.types import BadInput
+
+Main = Callable[[Sequence[str]], int]
+"""Words of a command line -> exit code."""
+
+SCRIPT = "ilkd-bench"
+FIRST_WORDS = ("-m", "method=rail_l,pkd,alp", "seed=0,1,2,3,4")
+"""Of the run that a user without records is told to type."""
+
+
+# ------------------------------------------------------------------------------------ the beginning
+
+
+def version() -> str:
+    """Return our name and version, as `--version` prints them."""
+    from importlib import metadata  # only here: it takes a while
+
+    try:
+        return f"ilkd_bench {metadata.version('ilkd_bench')}"
+    except metadata.PackageNotFoundError:  # a checkout on the path
+        return "ilkd_bench of an unknown version: it is not installed"
+
+
+class _Version(argparse.Action):
+    """Print the version and exit; argparse's own action must know it beforehand."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        print(version())
+        parser.exit()
+
+
+def parser(verb: str, description: str, *, on_results: bool = True) -> argparse.ArgumentParser:
+    """Return the parser of a verb, with the options that verbs share.
+
+    Args:
+        on_results: the verb reads a results folder.
+    """
+    typed = f"{SCRIPT} {verb}" if Path(sys.argv[0]).name == SCRIPT else _module(verb)
+    result = argparse.ArgumentParser(prog=typed, description=description)
+    result.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    if on_results:
+        result.add_argument(
+            "--results-dir",
+            type=Path,
+            default=Path("results"),
+            metavar="DIR",
+            help="where runs/ lies (results)",
+        )
+    return result
+
+
+def whole_number(least: int) -> Callable[[str], int]:
+    """Return the type of an option that is a whole number from `least`."""
+
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text}: allowed is a whole number from {least}")
+        return int(text)
+
+    return number
+
+
+def amount(text: str) -> float:
+    """Return the value of an option that is a number from 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not number >= 0:
+        raise argparse.ArgumentTypeError(f"{text}: allowed is a number from 0")
+    return number
+
+
+def nearest(wrong: str, allowed: Iterable[str]) -> str:
+    """Return what to type in place of a word that is not allowed."""
+    names = list(allowed)
+    close = difflib.get_close_matches(wrong, names, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"{hint}Allowed are {', '.join(names)}"
+
+
+# ------------------------------------------------------------------------------------------ the end
+
+
+def complain(message: object) -> None:
+    """Print a line about what is wrong."""
+    print(f"ilkd_bench: {message}", file=sys.stderr)
+
+
+def verb(main: Main) -> Main:
+    """Make `BadInput` and `OSError` that a verb raises one line on stderr and exit code 2."""
+
+    @functools.wraps(main)
+    def ended(argv: Sequence[str]) -> int:
+        try:
+            return main(argv)
+        except BrokenPipeError:
+            raise
+        except (BadInput, OSError) as error:
+            complain(reason(error))
+            return 2
+
+    return ended
+
+
+def reason(error: Exception) -> str:
+    """Return what is wrong for a person: of a file, which one and what about it."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
+
+
+def cli(main: Main, argv: Sequence[str] | None = None) -> NoReturn:
+    """Exit with what a verb returns for the words that were typed.
+
+    A reader that has read enough (`| head`) and Ctrl-C end it without a traceback; letters that the
+    terminal's encoding lacks are printed as escapes.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    code: Any = 0
+    try:
+        try:
+            code = main(sys.argv[1:] if argv is None else argv)
+        except SystemExit as ended:  # what was printed has yet to reach its reader
+            code = ended.code
+        sys.stdout.flush()
+    except BrokenPipeError:
+        for stream in (sys.stdout, sys.stderr):
+            _abandon_if_closed(stream)
+    except KeyboardInterrupt:
+        complain("stopped")
+        code = 128 + signal.SIGINT
+    sys.exit(code)
+
+
+def _abandon_if_closed(stream: TextIO) -> None:
+    """Send what is left in a stream nowhere if nobody reads it: Python flushes it at its end."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+# ------------------------------------------------------------------------------------ lines to type
+
+
+def _module(verb: str) -> str:
+    return f"python -m ilkd_bench.{verb}"
+
+
+def line(verb: str, *words: object) -> str:
+    """Return a command as a user types it, quoted for a shell."""
+    return shlex.join([*_module(verb).split(), *map(str, words)])
+
+
+def run_line(words: Iterable[object], *more: str) -> str:
+    """Return the line that runs some words, quoted for a shell.
+
+    Args:
+        more: words at its end, `key=value`, that replace those of the same key.
+    """
+    replaced = tuple(f"{word.partition('=')[0]}=" for word in more)
+    kept = [word for word in map(str, words) if not word.startswith(replaced)]
+    return line("run", *kept, *more)
+
+
+def no_runs(results_dir: Path) -> BadInput:
+    """Return the error of a verb that finds no records."""
+    return BadInput(
+        f"no runs in {results_dir}: give --results-dir DIR, or run something first, e.g. "
+        f"{run_line(FIRST_WORDS)}"
+    )

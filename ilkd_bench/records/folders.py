@@ -1,0 +1,89 @@
+"""Where the records of runs lie, and what their files hold."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from ilkd_bench.settings.identity import SCHEMA
+
+log = logging.getLogger(__name__)
+
+SCHEMAS = (1, SCHEMA)
+STATUSES = ("done", "failed", "skipped", "running")
+
+RUN_FOLDER = ("task", "pair", "method", "run")
+"""Levels of folders between `runs/` and a record."""
+
+
+def set_aside(folder: Path) -> None:
+    """Rename a run's record, if it has one, to the first free `record-<n>.json`."""
+    if (folder / "record.json").is_file():
+        number = 1
+        while (folder / f"record-{number}.json").exists():
+            number += 1
+        os.replace(folder / "record.json", folder / f"record-{number}.json")
+
+
+def run_folder(results_dir: Path, config: dict[str, Any], run_id: str) -> Path:
+    """Return the folder of a run: task, pair, method, then seed and identity."""
+    pair = f"{config['teacher']['name']}-{config['student']['name']}"
+    run = f"s{config['seed']}-{run_id}"
+    return results_dir / "runs" / config["task"]["name"] / pair / config["method"]["name"] / run
+
+
+class Damaged(ValueError):
+    """A record that is not whole, or of a layout that this version does not know."""
+
+
+def examine(folder: Path) -> dict[str, Any]:
+    """Return what a run's record holds, as it was written.
+
+    Raises:
+        FileNotFoundError: there is none.
+        Damaged: there is one, but it is not whole; the message says why.
+    """
+    try:
+        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"it is no JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise Damaged(f"it holds no record but {type(record).__name__}")
+    if record.get("schema") not in SCHEMAS:
+        raise Damaged(f"its schema is {record.get('schema')!r}; this version reads 1 to {SCHEMA}")
+    if record.get("status") not in STATUSES:
+        raise Damaged(f"its status is {record.get('status')!r}; known are {', '.join(STATUSES)}")
+    return record
+
+
+def run_folders(results_dir: Path) -> list[Path]:
+    """Return every folder below `results_dir` that has a record, whole or not, ordered by path.
+
+    Raises:
+        OSError: a folder may not be read; leaving its runs out would give another table.
+    """
+    folders = [results_dir / "runs"] if (results_dir / "runs").exists() else []
+    for _ in RUN_FOLDER:
+        folders = [child for folder in folders for child in _folders(folder)]
+    return sorted(folder for folder in folders if _has_record(folder))
+
+
+def _folders(parent: Path) -> list[Path]:
+    try:
+        with os.scandir(parent) as entries:
+            return [parent / entry.name for entry in entries if entry.is_dir()]
+    except FileNotFoundError:  # removed meanwhile
+        return []
+
+
+def _has_record(folder: Path) -> bool:
+    try:
+        os.stat(folder / "record.json")
+    except PermissionError:  # it has one for all that can be told: `examine` says more
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,251 @@
+"""The settings of a run: one frozen object, checked when it is made."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
+
+from ilkd_bench.data.tasks import Task
+from ilkd_bench.settings import identity
+from ilkd_bench.settings.checks import (
+    Clip,
+    Count,
+    Flag,
+    Folder,
+    FromZero,
+    KeepStudent,
+    Length,
+    Limit,
+    Name,
+    Positive,
+    Precision,
+    Ratio,
+    Seed,
+    allowed,
+    one_of,
+    refusal,
+)
+from ilkd_bench.settings.groups import resolve
+from ilkd_bench.types import BadInput
+
+
+class Frozen(BaseModel):
+    """Settings that nothing changes once they are checked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Constructed(Frozen):
+    """What `_target_` constructs; keys that are not declared are its arguments."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Name
+    target: str = Field(alias="_target_")
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of `_target_`."""
+        return dict(self.model_extra or {})
+
+    def build(self, **more: Any) -> Any:
+        """Call what `_target_` names."""
+        return resolve(self.target)(**self.arguments, **more)
+
+
+class Recipe(Frozen):
+    """How a teacher is fine-tuned."""
+
+    seed: Seed
+    lr: Positive
+    batch_size: Count
+    epochs: Count
+    warmup_ratio: Ratio
+    weight_decay: FromZero
+
+
+class Teacher(Constructed):
+    """A group of conf/teacher."""
+
+    checkpoint: str | None  # of a model that is fine-tuned already
+    allow_weak: Flag
+    recipe: Recipe
+
+
+class Recommended(Frozen):
+    """What a student's YAML suggests."""
+
+    lr: Positive
+    epochs: Count
+    megabytes: float | None  # on disk; None: not known
+
+
+class Student(Constructed):
+    """A group of conf/student."""
+
+    teacher_layers: list[int] | None  # to start from, counted from 1
+    recommended: Recommended
+
+
+class Method(Constructed):
+    """A group of conf/method."""
+
+    weights: dict[str, FromZero]  # by loss term
+
+
+class Trainer(Frozen):
+    """A group of conf/trainer: how a run is carried out."""
+
+    name: str
+    accelerator: Annotated[str, one_of("auto", "cpu", "gpu")]
+    workers: Seed
+    eval_batch_size: Count
+
+
+class NoLogger(Frozen):
+    """Records on disk only."""
+
+    name: Literal["none"]
+
+
+class WandB(Frozen):
+    """A mirror at Weights & Biases."""
+
+    name: Literal["wandb"]
+    mode: Annotated[str, one_of("auto", "online", "offline", "disabled")]
+    project: str
+    entity: str | None
+    group: str | None
+    artifact: Flag
+    timeout: Positive  # seconds, as the two below
+    wait: Positive
+    upload: Positive
+
+
+def _task(value: Any) -> Any:
+    """Return a task from its settings; `task.ood=null` scores no other domain."""
+    return Task(**value | {"ood": value["ood"] or {}}) if isinstance(value, dict) else value
+
+
+class Science(Frozen):
+    """Settings that change what a run measures: they make its identity."""
+
+    teacher: Teacher
+    student: Student
+    method: Method
+    task: Annotated[InstanceOf[Task], BeforeValidator(_task)]
+    seed: Seed
+    lr: Positive
+    batch_size: Count
+    epochs: Count
+    max_length: Length
+    patience: Limit
+    warmup_ratio: Ratio
+    weight_decay: FromZero
+    gradient_clip: Clip
+    precision: Precision  # `auto` until it is known where the run takes place
+    limit_train: Limit
+    limit_eval: Limit
+
+
+class Run(Science):
+    """All settings of a run; those declared here change no more than the last digits of a float."""
+
+    data_dir: str | None
+    cache_dir: Folder
+    results_dir: Folder
+    bank: Annotated[str, one_of("auto", "on", "off")]
+    bank_dtype: Annotated[str, one_of("float16", "float32")]
+    compile: Flag
+    keep_student: KeepStudent
+    force: Flag
+    fail_fast: Flag
+    protocol: Annotated[str, one_of("full", "select_then_repeat")]
+    plugins: Annotated[str | None, allowed(lambda v: v is None or v != "", "a folder, or null")]
+    trainer: Trainer
+    logger: NoLogger | WandB = Field(discriminator="name")
+    data: dict[str, str] = Field(exclude=True)  # fingerprint of each split
+
+    @classmethod
+    def of(cls, config: dict[str, Any], data: dict[str, str] | None = None) -> Run:
+        """Check a resolved configuration.
+
+        Args:
+            config: as it is composed.
+            data: fingerprint of each split, as `tasks.fingerprints` gives them.
+
+        Raises:
+            BadInput: a value is not allowed; the message names the key, the value and what is.
+        """
+        try:
+            run = cls(**config, data=data or {})
+        except ValidationError as error:
+            raise refusal(error) from error
+        if "train" not in run.task.splits:
+            raise BadInput(
+                f"task={run.task.name} is for evaluation only: it has no training split. "
+                "It is scored at the end of the runs of the task that names it under `ood`"
+            )
+        return run
+
+    def but(self, **changes: Any) -> Run:
+        """Return a copy with other values, which are taken as checked."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_construct(**fields | changes)
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What defines the experiment, free of paths: what is hashed, and kept in the record."""
+        return identity.identity(self)
+
+    @property
+    def id(self) -> str:
+        """Ten hexadecimal digits of the hash of the identity."""
+        return identity.run_id(self.identity)
+
+    @property
+    def cache(self) -> Path:
+        """The folder of teachers, banks and tokenised data."""
+        return Path(self.cache_dir)
+
+    @property
+    def limited(self) -> bool:
+        """Whether only a part of the rows is used."""
+        return self.limit_train is not None or self.limit_eval is not None
+
+    @property
+    def assisted(self) -> bool:
+        """Whether the method trains assistants by the teacher's recipe."""
+        return "assistants" in self.method.arguments
+
+
+GIVEN_TEACHER = ("name", "checkpoint", "allow_weak")
+"""What still counts of a teacher's settings once `teacher.checkpoint` is given."""
+
+
+def require_effect(run: Run, typed: set[str]) -> None:
+    """Refuse settings that were typed but would change nothing.
+
+    Args:
+        typed: dotted keys that the user set.
+
+    Raises:
+        BadInput: one of them has no effect next to the others.
+    """
+    if run.teacher.checkpoint is None:
+        return
+    for key in sorted(typed):
+        if key.startswith("teacher.recipe.") and run.assisted:
+            continue  # they are trained by it
+        if key.startswith("teacher.") and key.removeprefix("teacher.") not in GIVEN_TEACHER:
+            raise BadInput(
+                f"{key} has no effect next to teacher.checkpoint={run.teacher.checkpoint}, which "
+                "is already fine-tuned; leave one of the two out"
+            )
+
+
+SCIENCE = frozenset(Science.model_fields)
+PLUMBING = frozenset(Run.model_fields) - SCIENCE - {"data"}

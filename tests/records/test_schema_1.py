@@ -1,0 +1,127 @@
+"""Records, teachers and assistants of schema 1 are what they were: read, and found again.
+
+`tests/schema_1` holds seven runs of the demo pair that schema 1 recorded, the tables that were made
+of them then, one run whose precision was typed and one that allowed weak teachers.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ilkd_bench import tables
+from ilkd_bench.jobs import plan
+from ilkd_bench.jobs.job import Job
+from ilkd_bench.jobs.sweep import Sweep
+from ilkd_bench.plumbing import processes
+from ilkd_bench.records.folders import run_folders
+from ilkd_bench.records.record import read_record
+from ilkd_bench.settings.identity import assistant_key, former, run_id, teacher_key
+from ilkd_bench.training import make_teacher
+
+OLD = Path(__file__).parent.parent / "schema_1"
+AS_USUAL = ("-m", "method=rail_l,pkd,alp", "seed=0,1")
+LATER = ("*/*/pkd/s2-*", "*/*/pkd/s3-*")
+"""Of other settings as schema 1 saw them; not in its tables."""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    shutil.copytree(OLD / "results", tmp_path / "results")
+    return tmp_path
+
+
+def planned(root: Path, *words: str) -> list[Job]:
+    # Where they were run `auto` was 32 bit.
+    where = ("trainer.accelerator=cpu", f"results_dir={root}/results", f"cache_dir={root}/cache")
+    return plan.plan([*words, *where])
+
+
+def record(method: str, seed: int) -> dict[str, Any]:
+    (path,) = OLD.glob(f"results/runs/*/*/{method}/s{seed}-*/record.json")
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_tables_are_what_they_were(root: Path) -> None:
+    """But for the precision, which is named, and the section's name, a hash of the settings.
+
+    The bootstrap draws from the section's name, so what it gives is another draw.
+    """
+    for pattern in LATER:
+        for folder in (root / "results/runs").glob(pattern):
+            shutil.rmtree(folder)
+    assert tables.main(["--results-dir", str(root / "results")]) == 0
+    made = root / "results/tables"
+    text = (OLD / "overview.md").read_text(encoding="utf-8")
+    assert (made / "overview.md").read_text(encoding="utf-8") == text.replace(
+        "precision auto", "precision 32-true"
+    )
+    drawn = ["section", "low", "high"]
+    for name, columns in (("summary", drawn), ("comparisons", ["section", "p_examples"])):
+        then, now = (pd.read_csv(f / f"{name}.csv") for f in (OLD, made))
+        pd.testing.assert_frame_equal(then.drop(columns=columns), now.drop(columns=columns))
+
+
+def test_what_schema_1_kept_apart_and_measured_alike_is_one_section(root: Path) -> None:
+    """A typed precision and the same one by `auto`; weak teachers allowed, and none there."""
+    assert tables.main(["--results-dir", str(root / "results")]) == 0
+    summary = pd.read_csv(root / "results/tables/summary.csv")
+    assert summary["section"].nunique() == 1
+    assert set(summary[summary["method"] == "pkd"]["n"]) == {4}
+
+
+def test_a_repeated_sweep_runs_nothing_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> int:
+        raise AssertionError("a run was begun")
+
+    monkeypatch.setattr(processes, "alone", refuse)
+    before = run_folders(root / "results")
+    for words in (
+        AS_USUAL,
+        ("method=takd",),
+        ("method=pkd", "seed=2"),
+        ("method=pkd", "seed=2", "precision=32-true"),
+        ("method=pkd", "seed=3"),
+        ("method=pkd", "seed=3", "teacher.allow_weak=true"),
+    ):
+        jobs = planned(root, *words)
+        sweep = Sweep(jobs)
+        sweep.carry_out()
+        assert set(sweep.states.values()) == {"done"} and len(sweep.states) == len(jobs)
+    assert run_folders(root / "results") == before
+
+
+def test_another_precision_is_another_run(root: Path) -> None:
+    (job,) = planned(root, "method=pkd", "precision=bf16-mixed")
+    assert not job.folder.exists()
+    (same,) = planned(root, "method=pkd")
+    assert same.folder.name == "s0-f94bf463a3" and same.id != "f94bf463a3"
+
+
+def test_a_record_is_read_with_todays_settings_and_its_own_id(root: Path) -> None:
+    (job,) = planned(root, "method=takd")
+    found = read_record(job.folder)
+    assert found is not None
+    assert found["id"] == "7b55cffaed" and run_id(found["config"]) == job.id
+    assert found["config"] == job.run.identity
+
+
+def test_teachers_and_assistants_have_their_old_names(root: Path) -> None:
+    (job,) = planned(root, "method=takd")
+    facts = record("takd", 0)["teacher"]
+    (assistant,) = facts["assistants"]
+    keys = {teacher_key(old) for old in former(job.run)}
+    names = {assistant_key(old, assistant["name"], 1) for old in former(job.run)}
+    assert facts["key"] in keys and assistant["key"] in names
+    home = make_teacher._folder(job.run, teacher_key)
+    assert home.name == teacher_key(job.run.identity) not in keys
+    (root / "cache/teachers" / facts["key"]).mkdir(parents=True)
+    assert make_teacher._folder(job.run, teacher_key).name == facts["key"]
+    home.mkdir()
+    assert make_teacher._folder(job.run, teacher_key) == home
