@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from printed import Block, blocks, section
+from page import Block, blocks, section
 
 from ilkd_bench.settings.groups import ROOT
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from ilkd_bench.methods.base import Method
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training.loop import check_terms
-from ilkd_bench.training.module import show, weighted_sum
+from ilkd_bench.training.module import both_outputs, weighted_sum
 from ilkd_bench.types import NEEDS, BadInput, Clock, Incompatible, Spec
 
 FILES = {path.stem: json.loads(path.read_text("utf-8")) for path in toys.VECTORS.glob("*.json")}
@@ -398,7 +398,7 @@ def test_gradients_reach_every_parameter_and_no_teacher_one(
         f"method.{key}": value for key, value in method.named_parameters()
     }
     for phase in method.phases(4):
-        s, t, b = show(student, BestOnly(teacher), rows, toys.clock(phase))
+        s, t, b = both_outputs(student, BestOnly(teacher), rows, toys.clock(phase))
         loss = sum(method.loss(s, t, b, toys.clock(phase)).values())
         assert t is None or not t.logits.requires_grad
         gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
