@@ -21,7 +21,7 @@ from ilkd_bench.settings import run as settings_run
 from ilkd_bench.teachers.banked import banked, can_bank
 from ilkd_bench.teachers.finetuned import save_weights
 from ilkd_bench.teachers.live import LiveTeacher
-from ilkd_bench.training.module import show, weighted_sum
+from ilkd_bench.training.module import both_outputs, weighted_sum
 from ilkd_bench.types import Clock, Incompatible
 
 METHODS = sorted(path.stem for path in (groups.ROOT / "conf/method").glob("*.yaml"))
@@ -109,7 +109,7 @@ def _step(
 
     def loss(batch: dict[str, Any]) -> Tensor:
         with torch.autocast(device.type, torch.float16, enabled=mixed):
-            s, t, b = show(student, answering, batch, clock)
+            s, t, b = both_outputs(student, answering, batch, clock)
             with torch.autocast(device.type, enabled=False):
                 total = weighted_sum(method.loss(s, t, b, clock), about["weights"])
                 with torch.no_grad():

@@ -879,8 +879,18 @@ def files() -> dict[str, Json]:
         name = "regression, labels" if labels else "regression"
         term = "predict" if method == "tinybert" else "ce"
         source = pre + source + by_hand(cases[method], term, name)
-        found[method] = {"method": method, "source": source, "cases": cases[method]}
+        found[method] = {"method": method, "source": source} | facts(method)
+        found[method]["cases"] = cases[method]
     return found
+
+
+def facts(method: str) -> Json:
+    """What tests/methods/test_contract.py must know of a method: the term that compares its
+    intermediate layers and no other ones, and the one that does not depend on the teacher's rows.
+    """
+    term = method if method in ("alp", "universal") else method.partition("_")[0]
+    intermediate = {"intermediate": term} if term in ("alp", "universal", "pkd", "rail") else {}
+    return intermediate | ({"of_no_row": "pkd"} if method == "pkd_random" else {})
 
 
 def compact(value: Any) -> str:
@@ -911,7 +921,7 @@ def dump(content: Json) -> str:
             else:
                 lines.append(f'"{key}":{compact(value)}' + ("" if key == "expected" else ","))
         blocks.append("{" + "\n ".join(lines) + "}")
-    head = f'{{"method":{compact(content["method"])},\n"source":{compact(content["source"])},\n'
+    head = "{" + "".join(f'"{k}":{compact(v)},\n' for k, v in content.items() if k != "cases")
     text = head + '"cases":[\n' + ",\n\n".join(blocks) + "\n]}\n"
     assert json.loads(text) == content
     return text

@@ -27,7 +27,7 @@ from ilkd_bench.settings import run as settings_run
 from ilkd_bench.teachers import finetuned
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import inputs
-from ilkd_bench.training.module import show
+from ilkd_bench.training.module import both_outputs
 from ilkd_bench.types import Clock, Phase
 
 method_settings = cache(toys.method_settings)
@@ -92,7 +92,7 @@ def terms(
     batch = (split or of.split)[np.arange(6)]
     for phase in chosen.phases(EPOCHS):
         clock: Clock = toys.clock(phase)
-        s, t, rows = show(of.student, teacher or of.teacher, batch, clock)  # type: ignore[arg-type]
+        s, t, rows = both_outputs(of.student, teacher or of.teacher, batch, clock)  # type: ignore[arg-type]
         yield phase, chosen.loss(s, t, rows, clock)
 
 

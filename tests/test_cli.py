@@ -250,6 +250,7 @@ def test_the_table_comes_out_the_same_every_time(copy: Path) -> None:
     assert {p.name: p.read_bytes() for p in (copy / "results/tables").iterdir()} == before
 
 
+@pytest.mark.runs
 def test_a_table_of_nothing_says_what_to_run_first(tmp_path: Path) -> None:
     said = command(tmp_path, "tables")
     assert said["code"] != 0 and "Traceback" not in said["err"]
@@ -268,6 +269,7 @@ def test_the_same_command_again_trains_nothing_and_changes_no_file(copy: Path) -
     assert "fine-tuning" not in said["err"]
 
 
+@pytest.mark.runs
 def test_a_run_by_itself_repeats_the_one_of_the_sweep_bit_for_bit(
     swept: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -287,6 +289,7 @@ def test_a_run_by_itself_repeats_the_one_of_the_sweep_bit_for_bit(
     assert [name for name in first[2] if again[2][name] != first[2][name]] == []
 
 
+@pytest.mark.runs
 def test_an_error_in_one_job_leaves_the_others_done_and_earlier_records_untouched(
     copy: Path,
 ) -> None:
@@ -317,6 +320,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "nothing was written"
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("module", ["run", "tables"])
 def test_help_is_printed(module: str, tmp_path: Path) -> None:
     said = command(tmp_path, module, "--help")

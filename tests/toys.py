@@ -32,6 +32,7 @@ from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
 
 CONF = groups.ROOT / "conf"
+VECTORS = Path(__file__).parent / "vectors"
 plugins.use(os.environ.get(groups.PLUGINS) or None)
 METHODS = groups.names("method")
 """The built-in ones, and those of the plugins that the environment names."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,12 @@ def test_controls_have_a_yaml_and_a_known_kind() -> None:
     named = {name for kinds in declared.values() for names in kinds.values() for name in names}
     assert {*declared, *named} <= known
     assert {kind for kinds in declared.values() for kind in kinds} <= set(contrasts.WORDS)
-    prefixes = ("pkd_", "rail_")
-    others = {"pkd_last", "rail_l", "rail_c"}  # methods of their own
-    assert {name for name in known if name.startswith(prefixes)} - others == named - {"vanilla"}
+    swept = set()
+    for preset in ("controls", "layer_selection"):
+        text = (ROOT / "sweeps" / f"{preset}.yaml").read_text(encoding="utf-8")
+        swept |= set(re.search(r"^ +method: (.*)$", text, flags=re.M)[1].split(","))
+    own = {*declared, "pkd_last"}  # methods of their own
+    assert swept - own == named, "what the presets compare a method with is a control of it"
 
 
 def test_a_control_is_an_entry_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -331,6 +331,7 @@ def test_a_copy_of_a_run_counts_once_and_is_named(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------- how fast
 
 
+@pytest.mark.runs
 def test_ten_thousand_records_take_less_than_ten_seconds(tmp_path: Path) -> None:
     learning_rates = [number * 1e-6 for number in range(1, 101)]
     one = record(ood={"paws": 0.25})

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from printed import Block, blocks, section
+from page import Block, blocks, section
 
 from ilkd_bench.settings.groups import ROOT
 
@@ -85,6 +85,7 @@ def test_the_method_of_the_example_is_three_new_files() -> None:
     ]
 
 
+@pytest.mark.runs
 def test_the_method_passes_its_tests_and_trains(checkout: Path) -> None:
     """The first two commands, and the tests that go over all methods without naming one."""
     (block,) = [b for b in blocks(section(PAGE, "A method")) if not b.kind]

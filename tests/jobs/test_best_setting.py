@@ -55,6 +55,7 @@ def test_the_mean_over_seeds_chooses(tmp_path: Path) -> None:
     assert best(tmp_path, "lr=best", "seed=7")[0] == 2e-3
 
 
+@pytest.mark.runs
 def test_settings_with_fewer_seeds_do_not_take_part(tmp_path: Path) -> None:
     for seed in (0, 1):
         written(tmp_path, 0.6, "lr=1e-3", f"seed={seed}")
@@ -62,6 +63,7 @@ def test_settings_with_fewer_seeds_do_not_take_part(tmp_path: Path) -> None:
     assert best(tmp_path, "lr=best", "seed=7")[0] == 1e-3
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("order", list(itertools.permutations([0, 1, 2])))
 def test_ties_go_to_the_smaller_rate_and_then_the_smaller_batch(
     order: tuple[int, ...], tmp_path: Path
@@ -74,6 +76,7 @@ def test_ties_go_to_the_smaller_rate_and_then_the_smaller_batch(
     assert best(tmp_path, *BEST) == (1e-3, 8)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("status", ["failed", "running", "skipped"])
 def test_only_whole_runs_of_the_same_cell_choose(status: str, tmp_path: Path) -> None:
     written(tmp_path, 0.9, "lr=3e-3", status=status)
@@ -93,6 +96,7 @@ def test_a_damaged_record_does_not_choose(tmp_path: Path) -> None:
     assert best(tmp_path, "lr=best")[0] == 2e-3
 
 
+@pytest.mark.runs
 def test_each_method_has_its_own_best(tmp_path: Path) -> None:
     written(tmp_path, 0.6, "lr=1e-3")
     written(tmp_path, 0.5, "lr=2e-3")
@@ -178,6 +182,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int, int]]:
 REPEAT = ("-m", "protocol=select_then_repeat", "lr=1e-3,2e-3", "batch_size=8,16", "seed=0,1,2")
 
 
+@pytest.mark.runs
 def test_the_grid_has_one_seed_and_the_others_run_at_its_best(
     tmp_path: Path, trained: list[Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,6 +210,7 @@ def test_the_grid_has_one_seed_and_the_others_run_at_its_best(
     assert "6 runs: 6 done" in out and err.count("done before: ") == 6
 
 
+@pytest.mark.runs
 def test_a_better_setting_of_later_seeds_does_not_unmake_the_choice(
     tmp_path: Path, trained: list[Any]
 ) -> None:

@@ -1,6 +1,6 @@
 """Sweeps that Hydra's other launchers carry out: processes, a Ray cluster, a Slurm of one node.
 
-Each needs what its extra installs, and Slurm the programs that tests/slurm/start.sh asks for.
+Each needs what its extra installs, and Slurm the programs that tests/jobs/slurm/start.sh asks for.
 """
 
 from __future__ import annotations

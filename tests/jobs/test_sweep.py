@@ -227,6 +227,7 @@ def test_a_sweep_of_many_runs_names_only_those_that_are_not_done(
     assert out[2].startswith("records: ")
 
 
+@pytest.mark.runs
 def test_two_hundred_done_runs_are_skipped_in_little_time(
     tmp_path: Path, trained: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pkgutil
 import random
 from collections.abc import Iterator
@@ -20,9 +21,10 @@ from torch import Tensor
 from ilkd_bench.methods.base import Method
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training.loop import check_terms
-from ilkd_bench.training.module import show, weighted_sum
+from ilkd_bench.training.module import both_outputs, weighted_sum
 from ilkd_bench.types import NEEDS, BadInput, Clock, Incompatible, Spec
 
+FILES = {path.stem: json.loads(path.read_text("utf-8")) for path in toys.VECTORS.glob("*.json")}
 PAIRS = {  # (student layers, width), (teacher layers, width)
     "12to6": ((6, 4), (12, 4)),
     "12to6_wider_teacher": ((6, 4), (12, 6)),
@@ -44,16 +46,11 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("codir", {"feature": "mean", "negatives": 3}),
     ("universal", {"feature": "mean"}),
 ]
-OWN_LAYERS = {
-    "alp": "alp",
-    "universal": "universal",
-    **{name: "pkd" for name in toys.METHODS if name.startswith("pkd")},
-    **{name: "rail" for name in toys.METHODS if name.startswith("rail")},
-}
-"""Methods that compare intermediate layers 1..m-1 only, and the term that does."""
+OWN_LAYERS = {n: f["intermediate"] for n, f in sorted(FILES.items()) if "intermediate" in f}
+"""Methods that compare layers 1..m-1 only, and the term that does; told by their vectors."""
 
-OF_NO_ROW = {"pkd_random": "pkd"}
-"""Terms that depend on the length of the teacher's vectors at most: what the control is for."""
+OF_NO_ROW = {name: file["of_no_row"] for name, file in FILES.items() if "of_no_row" in file}
+"""Terms that do not depend on the row of the teacher; told by the vectors, too."""
 
 
 def named(variant: tuple[str, dict[str, Any]]) -> str:
@@ -71,7 +68,12 @@ def classes(request: pytest.FixtureRequest) -> int:
     return request.param
 
 
-@pytest.fixture(params=PAIRS)
+LONG = {"4to3_narrower_teacher"}
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.runs] * (name in LONG)) for name in PAIRS]
+)
 def pair(request: pytest.FixtureRequest, classes: int) -> tuple[Spec, Spec]:
     student, teacher = PAIRS[request.param]
     return toys.spec(*student, classes), toys.spec(*teacher, classes)
@@ -162,6 +164,7 @@ class BestOnly:
 def test_the_methods_of_the_mission_are_found() -> None:
     mission = {"finetune", "vanilla", "pkd", "pkd_last", "alp", "rail_l", "rail_c", "pro_kd"}
     assert mission <= set(toys.METHODS)
+    assert {"pkd", "pkd_last", "alp", "rail_l", "rail_c", "universal"} <= set(OWN_LAYERS)
 
 
 def test_every_method_teaches_a_smaller_student_of_the_teacher_s_width(variant: Any) -> None:
@@ -395,7 +398,7 @@ def test_gradients_reach_every_parameter_and_no_teacher_one(
         f"method.{key}": value for key, value in method.named_parameters()
     }
     for phase in method.phases(4):
-        s, t, b = show(student, BestOnly(teacher), rows, toys.clock(phase))
+        s, t, b = both_outputs(student, BestOnly(teacher), rows, toys.clock(phase))
         loss = sum(method.loss(s, t, b, toys.clock(phase)).values())
         assert t is None or not t.logits.requires_grad
         gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)

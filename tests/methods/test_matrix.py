@@ -23,6 +23,7 @@ def refused(made: Made) -> Callable[[str], set[str]]:
     return lambda name: {column for column, cell in made[0][name].items() if cell != "yes"}
 
 
+@pytest.mark.runs
 def test_what_the_page_says_is_what_the_code_does(made: Made) -> None:
     """Of the methods that it names: a new one is missing there until `make lint` asks for it."""
     page = make_matrix.PAGE.read_text(encoding="utf-8")
@@ -45,6 +46,7 @@ def test_lint_asks_for_a_page_with_every_method(monkeypatch: pytest.MonkeyPatch)
     assert f"has {known[0]}, which conf/method/ lacks" in str(make_matrix.missing(page))
 
 
+@pytest.mark.runs
 def test_every_method_teaches_classes_and_regressions_in_the_usual_pair(made: Made) -> None:
     assert sorted(made[0]) == toys.METHODS
     for name, row in made[0].items():
@@ -52,6 +54,7 @@ def test_every_method_teaches_classes_and_regressions_in_the_usual_pair(made: Ma
         assert list(row) == [*make_matrix.COLUMNS, "bank", "checkpoint"]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
@@ -75,6 +78,7 @@ def test_what_the_papers_methods_cannot_do(
     assert refused(name) == columns
 
 
+@pytest.mark.runs
 def test_reasons_are_numbered_as_they_come_and_each_is_pointed_to(made: Made) -> None:
     rows, reasons = made
     marks: list[int] = []

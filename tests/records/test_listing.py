@@ -434,6 +434,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[lis
 EXPECTED = ["done", "failed", "running", "stopped", "damaged", "missing"]
 
 
+@pytest.mark.runs
 def test_missing_lists_what_is_not_done_with_the_line_that_does_it(
     sweep: tuple[list[str], Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,7 +52,13 @@ def test_the_names_that_the_mission_fixes_are_there() -> None:
     )
 
 
-@pytest.mark.parametrize(("group", "name"), CHOICES)
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        pytest.param(*choice, marks=[pytest.mark.runs] * (choice[0] in ("task", "student")))
+        for choice in CHOICES
+    ],
+)
 def test_every_yaml_composes_into_a_run_and_is_named_like_its_file(
     group: str, name: str, tmp_path: Path
 ) -> None:
@@ -128,6 +134,7 @@ def test_the_head_of_a_sweep_says_how_many_runs_it_is(name: str) -> None:
     assert int(stated[1].replace(",", "")) == math.prod(map(len, values.values()))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", SWEEPS)
 def test_the_choices_of_a_sweep_exist_and_its_first_run_composes(name: str, tmp_path: Path) -> None:
     params = sweep(name)[1]["hydra"]["sweeper"]["params"]
@@ -139,6 +146,7 @@ def test_the_choices_of_a_sweep_exist_and_its_first_run_composes(name: str, tmp_
     assert str(job.run.epochs) == values["epochs"][0]
 
 
+@pytest.mark.runs
 def test_a_preset_expands_to_its_runs(tmp_path: Path) -> None:
     words = [f"results_dir={tmp_path}/r", f"cache_dir={tmp_path}/c"]
     jobs = plan.plan(["+sweeps=minilm_small", "max_length=64", *words])

@@ -206,6 +206,7 @@ def test_the_same_answers_are_the_same_bytes_and_no_part_is_left(
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
+@pytest.mark.runs
 def test_a_placeholder_fills_the_files_without_a_run_only_on_request(
     tmp_path: Path, science: dict[str, Any], command: Callable[..., tuple]
 ) -> None:

@@ -152,6 +152,7 @@ def _hold(root: Path, started: Event, other_waits: Event) -> None:
     get(root, make)
 
 
+@pytest.mark.runs
 def test_two_processes_make_a_teacher_once(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     started, waiting = context.Event(), context.Event()

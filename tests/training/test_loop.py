@@ -489,6 +489,7 @@ class Killed(BaseException):
     """The end of a process, as far as the training can tell."""
 
 
+LONG = pytest.mark.kills
 SCORES = (0.2, 0.9, 0.9, 0.3, 0.5)  # in the order of the epochs, whenever they are trained
 PHASES = [Phase("first", 2, frozenset()), Phase("second", 3, frozenset())]
 CARRIES_BEST = [replace(PHASES[0], carry="best"), PHASES[1]]
@@ -534,13 +535,13 @@ def until_it_ends(folder: Path, train_once: Callable[[Path], Any]) -> tuple[Any,
     ("scores", "phases"),
     [
         (SCORES, PHASES),
-        ((0.9, 0.1, 0.9, 0.5, 0.4), PHASES),
-        ((0.1, 0.2, 0.3, 0.4, 0.5), PHASES),
-        ((0.9, 0.1, 0.9, 0.5, 0.4), CARRIES_BEST),
+        pytest.param((0.9, 0.1, 0.9, 0.5, 0.4), PHASES, marks=LONG),
+        pytest.param((0.1, 0.2, 0.3, 0.4, 0.5), PHASES, marks=LONG),
+        pytest.param((0.9, 0.1, 0.9, 0.5, 0.4), CARRIES_BEST, marks=LONG),
     ],
     ids=lambda value: str(value) if isinstance(value[0], float) else value[0].carry,
 )
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", ["before", pytest.param("after", marks=LONG)])
 def test_a_kill_around_any_rename_changes_nothing(
     phases: list[Phase],
     moment: str,
@@ -581,6 +582,7 @@ def test_a_kill_around_any_rename_changes_nothing(
     assert not list((tmp_path / "killed").rglob("*.ckpt"))
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("error", [KeyboardInterrupt, Killed])
 def test_a_training_that_is_stopped_in_any_step_goes_on(
     error: type[BaseException], tmp_path: Path
@@ -605,8 +607,10 @@ def test_a_training_that_is_stopped_in_any_step_goes_on(
         assert not list(folder.rglob("*.ckpt"))
 
 
-@pytest.mark.parametrize("which", ["phase-2.ckpt", "best.ckpt"])
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "garbage"])
+@pytest.mark.parametrize("which", ["phase-2.ckpt", pytest.param("best.ckpt", marks=LONG)])
+@pytest.mark.parametrize(
+    "damage", ["flipped", *(pytest.param(d, marks=LONG) for d in ("truncated", "empty", "garbage"))]
+)
 def test_a_damaged_checkpoint_is_noticed(damage: str, which: str, tmp_path: Path) -> None:
     expected = resumable(tmp_path / "whole")
     steps = []

@@ -322,6 +322,7 @@ def test_where_the_network_is_lost_a_run_goes_on_offline(
     assert SECRET not in caplog.text
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("call", ["import", "init", "log", "summary", "finish"])
 @pytest.mark.parametrize("trouble", ["raises", "hangs", "dies"])
 def test_whatever_happens_to_wandb_the_run_ends_well_and_soon(
@@ -422,6 +423,7 @@ def offline(once: Any) -> tuple[Path, list[Any]]:
     return found
 
 
+@pytest.mark.runs
 def test_real_wandb_keeps_two_jobs_apart(offline: Any) -> None:
     runs = offline[1][1:]
     ids = [of_kind(run, "run")[0]["run_id"] for run in runs]
