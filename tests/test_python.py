@@ -15,7 +15,7 @@ import pytest
 import ilkd_bench
 from ilkd_bench.settings.groups import ROOT
 
-SCRIPTS = printed.blocks("From Python", "python")
+SCRIPTS = printed.texts(printed.EXTENDING, "From Python", "python")
 
 
 def test_every_name_is_there() -> None:
@@ -39,7 +39,7 @@ def test_jobs_are_planned_as_on_the_command_line() -> None:
         ilkd_bench.plan(["--help"])
 
 
-@pytest.mark.slow
+@pytest.mark.runs
 @pytest.mark.parametrize("number", range(len(SCRIPTS)))
 def test_a_printed_example_runs_as_a_script(number: int, tmp_path: Path) -> None:
     """As it stands, from a file, without a guard: the jobs' processes must not begin it again."""

@@ -41,7 +41,7 @@ def sweep(cwd: Path, *words: str, **environment: str) -> subprocess.CompletedPro
     return command(cwd, "-m", "ilkd_bench.run", *toys.SMALL, *words, **environment)
 
 
-@pytest.mark.slow
+@pytest.mark.runs
 def test_a_method_of_the_folder_runs_repeats_and_is_tabled(tmp_path: Path) -> None:
     printed.plugins(tmp_path / "mine")
     done = sweep(tmp_path, "-m", "plugins=mine", "method=gap,far_pkd")
@@ -58,7 +58,7 @@ def test_a_method_of_the_folder_runs_repeats_and_is_tabled(tmp_path: Path) -> No
     assert analysed.stdout == "1 runs: 1 analysed\n", analysed.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.runs
 def test_a_launcher_of_hydra_finds_the_folder(tmp_path: Path) -> None:
     printed.plugins(tmp_path / "mine")
     done = sweep(tmp_path, "-m", "plugins=mine", "method=gap", "hydra/launcher=joblib")
@@ -66,7 +66,7 @@ def test_a_launcher_of_hydra_finds_the_folder(tmp_path: Path) -> None:
     assert gap(tmp_path)["status"] == "done"
 
 
-@pytest.mark.slow
+@pytest.mark.runs
 def test_the_contract_is_tested_as_the_page_says(tmp_path: Path) -> None:
     folder = printed.plugins(tmp_path / "mine")
     words = ("-m", "pytest", "-n", "0", "tests/methods/test_contract.py", "-k", "gap")
