@@ -15,7 +15,7 @@ import pytest
 import ilkd_bench
 from ilkd_bench.settings.groups import ROOT
 
-SCRIPTS = printed.blocks("From Python", "python")
+SCRIPTS = printed.texts(printed.EXTENDING, "From Python", "python")
 
 
 def test_every_name_is_there() -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from ilkd_bench.plumbing.command import run_line
@@ -35,7 +35,7 @@ def _flaw(sentence: str) -> PydanticCustomError:
     return PydanticCustomError("flaw", "{sentence}", {"sentence": sentence})
 
 
-def _settings(config: dict[str, Any]) -> dict[str, Any]:
+def _settings(config: Any) -> Any:
     """Require of a run's settings what every reader relies on."""
     for path in ("teacher.name", "student.name", "method.name", "task.name", "task.metric"):
         if not isinstance(_at(config, path), str):
@@ -63,6 +63,17 @@ def _scores(scores: Any) -> Any:
     return scores
 
 
+def _monitor(monitor: Any) -> Any:
+    """Require that the score that chose the epoch has a name."""
+    if not isinstance(monitor, str):
+        raise _unscored(monitor)
+    return monitor
+
+
+def _unscored(monitor: Any) -> PydanticCustomError:
+    return _flaw(f"it lacks the score that chose its epoch, {monitor}")
+
+
 def _kept(kind: Callable[[Any], bool], otherwise: Any) -> BeforeValidator:
     """Take what is of a kind; of what is not, a reader can do without."""
     return BeforeValidator(lambda value: value if kind(value) else otherwise)
@@ -73,7 +84,12 @@ def _numbers(value: Any) -> dict[str, Any]:
     return {str(name): number for name, number in entries if is_number(number)}
 
 
+def _all_text(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
 Text = Annotated[str | None, _kept(lambda v: isinstance(v, str), None)]
+Words = Annotated[list[str] | None, _kept(_all_text, None)]
 Number = Annotated[float | None, _kept(is_number, None)]
 Numbers = Annotated[dict[str, float], BeforeValidator(_numbers)]
 Facts = Annotated[dict[str, Any], _kept(lambda v: isinstance(v, dict), {})]
@@ -95,8 +111,8 @@ class Record(BaseModel):
     id: str
     status: Literal["done", "failed", "skipped", "running"]
     reason: Text = None
-    argv: Annotated[list[str] | None, _kept(lambda v: isinstance(v, list), None)] = None
-    config: Annotated[dict[str, Any], AfterValidator(_settings)]
+    argv: Words = None
+    config: Annotated[dict[str, Any], BeforeValidator(_settings)]
     folder: str = Field("", exclude=True)
 
     @property
@@ -160,7 +176,7 @@ class Measured(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     scores: Annotated[dict[str, dict[str, float]], BeforeValidator(_scores)]
-    monitor: str
+    monitor: Annotated[str, BeforeValidator(_monitor)]
     teacher: Facts = {}
     best_epoch: Number = None
     data: Facts = {}
@@ -180,7 +196,7 @@ class Measured(BaseModel):
         """
         split, _, metric = self.monitor.rpartition("/")
         if metric not in self.scores.get(split, {}):
-            raise _flaw(f"it lacks the score that chose its epoch, {self.monitor}")
+            raise _unscored(self.monitor)
         if not isinstance(self.teacher.get("dev"), dict):
             raise _flaw("it lacks the teacher's score on dev")
 
@@ -221,7 +237,10 @@ def record_of(content: dict[str, Any], folder: str = "") -> Record:
             config = upgraded(content["config"], content.get("precision"))
         except (KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"its settings are not whole ({error})") from error
-    kind = Done if content["status"] == "done" else Record
+    kind = Record
+    if content["status"] == "done":
+        kind = Done
+        content = {"scores": None, "monitor": None} | content  # what is missing is told as a flaw
     try:
         return kind.model_validate(content | {"config": config, "folder": folder})
     except ValidationError as error:

@@ -17,7 +17,7 @@ from made import record
 from ilkd_bench.comparison import scores
 from ilkd_bench.plumbing import files
 from ilkd_bench.records import cells
-from ilkd_bench.records.record import Stored, load_records
+from ilkd_bench.records.record import Stored, load_records, record_of
 from ilkd_bench.settings import identity
 
 
@@ -128,9 +128,11 @@ def test_a_changed_method_is_named_by_what_changed() -> None:
 
 
 def test_a_method_that_this_version_has_not_is_named_by_its_settings() -> None:
-    gone = {"_target_": "a.B", "temperature": 5}
+    gone = {"temperature": 5}
     assert cells.place(record("gone")["config"])["method"] == "gone"
     assert cells.place(record("gone", changes=gone)["config"])["method"] == "gone (temperature=5)"
+    old = record("gone", changes=gone | {"_target_": "a.B"}) | {"schema": 1}
+    assert record_of(old).place["method"] == "gone (temperature=5)"
 
 
 def test_a_teacher_that_was_given_belongs_to_the_task_and_not_to_the_section() -> None:
@@ -199,14 +201,14 @@ def test_records_are_read_in_the_order_of_their_paths_with_folder_and_place(
     folders = made.write(tmp_path, items)
     found = load_records(tmp_path)
     assert found.flaws == []
-    assert [item["id"] for item in found.records] == [
+    assert [item.id for item in found.records] == [
         items[2]["id"],
         items[1]["id"],
         items[0]["id"],
     ]
-    assert [tmp_path / item["folder"] for item in found.records] == sorted(folders)
-    assert [item["place"] for item in found.records] == [
-        cells.place(item["config"]) for item in found.records
+    assert [tmp_path / item.folder for item in found.records] == sorted(folders)
+    assert [item.place for item in found.records] == [
+        cells.place(item["config"]) for item in (items[2], items[1], items[0])
     ]
 
 
@@ -308,7 +310,7 @@ def test_a_record_that_cannot_be_used_is_named_with_the_reason(kind: str, tmp_pa
     name = broken.relative_to(tmp_path).as_posix()
     (flaw,) = found.flaws
     assert flaw.startswith(f"{name}: not used, {reason}")
-    assert [item["folder"] for item in found.records] == [whole.relative_to(tmp_path).as_posix()]
+    assert [item.folder for item in found.records] == [whole.relative_to(tmp_path).as_posix()]
 
 
 @pytest.mark.parametrize("status", ["failed", "running", "skipped"])

@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from page import Block, blocks, section
+from printed import EXTENDING as PAGE
+from printed import Block, blocks, section, texts
 
 from ilkd_bench.settings.groups import ROOT
 
-PAGE = ROOT / "docs" / "extending.md"
 ROWS = "A task", "Rows of your own, without a file in `conf/`"
 OVER_ALL = [f"tests/methods/test_{name}.py" for name in ("matrix", "options", "vectors")]
 PATIENCE = 900
@@ -131,9 +131,9 @@ def test_rows_of_one_s_own_are_written_and_trained_on(checkout: Path) -> None:
 @pytest.mark.runs
 def test_the_scripts_run_one_after_the_other(checkout: Path) -> None:
     """As files: a script without a `__main__` guard starts no run twice and does not hang."""
-    scripts = [b for b in blocks(section(PAGE, "From Python")) if b.kind == "python"]
+    scripts = texts(PAGE, "From Python", "python")
     assert scripts
     for number, script in enumerate(scripts):
         path = checkout / f"script_{number}.py"
-        path.write_text(script.text, encoding="utf-8")
+        path.write_text(script, encoding="utf-8")
         shell(checkout, f"python {path.name}")

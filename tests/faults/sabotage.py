@@ -244,6 +244,7 @@ def without_training() -> None:
         return {
             "scores": {"dev": {"accuracy": (1 + run.seed) / 16, "n": 4}},
             "monitor": "dev/accuracy",
+            "teacher": {"dev": {"accuracy": 0.9, "n": 4}},
             "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
         }
 

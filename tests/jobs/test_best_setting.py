@@ -8,25 +8,26 @@ from typing import Any
 
 import pytest
 import toys
-from toys import write_record
 
 from ilkd_bench import run
 from ilkd_bench.jobs import plan
 from ilkd_bench.plumbing import processes
+from ilkd_bench.records.record import write_record
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput
 
 pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
 PAIR = ("lr", "batch_size")
+TEACHER = {"dev": {"accuracy": 0.875, "n": 64}}
 
 
 def written(root: Path, score: float, *words: str, status: str = "done") -> None:
     """Write the record of one run by hand."""
     (job,) = plan.plan(toys.small(root, "method=pkd", *words))
     scores = {"dev": {"accuracy": score, "n": 64}, "test": {"accuracy": 1 - score, "n": 64}}
-    measured = {"status": status, "scores": scores, "monitor": "dev/accuracy"}
-    write_record(job.folder, job.record | measured)
+    measured = {"scores": scores, "monitor": "dev/accuracy", "teacher": TEACHER}
+    write_record(job.folder, job.record_with(status=status, **measured))
 
 
 def best(root: Path, *words: str) -> tuple[float, int]:
@@ -171,6 +172,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int, int]]:
         return {
             "scores": {"dev": {"accuracy": score[run.lr, run.batch_size], "n": 4}},
             "monitor": "dev/accuracy",
+            "teacher": TEACHER,
             "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
         }
 

@@ -8,24 +8,26 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import made
 import pytest
 import toys
 from filelock import FileLock, Timeout
-from toys import write_record
 
 from ilkd_bench import run
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import execute, summary
 from ilkd_bench.plumbing import processes
+from ilkd_bench.records.record import Record, record_of, write_record
 from ilkd_bench.settings import identity
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput, Incompatible
 
 pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
-MEASURED = {
+MEASURED: dict[str, Any] = {
     "scores": {"dev": {"accuracy": 0.75, "n": 4}},
     "monitor": "dev/accuracy",
+    "teacher": {"dev": {"accuracy": 0.875, "n": 4}},
     "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
 }
 
@@ -143,7 +145,7 @@ def test_done_runs_are_not_run_again_but_failed_and_broken_off_ones_are(
     records = {r["config"]["method"]["name"]: r for r in toys.records(tmp_path / "results")}
     folders = {name: tmp_path / "results" / r["folder"] for name, r in records.items()}
     half = {k: v for k, v in records["pkd"].items() if k != "folder"} | {"status": "running"}
-    write_record(folders["pkd"], half)
+    toys.write_record(folders["pkd"], half)
     (folders["alp"] / "record.json").write_text('{"status": "done"')
     done = (folders["finetune"] / "record.json").read_bytes()
     trainings.errors, trainings.calls = {}, []
@@ -214,12 +216,10 @@ def test_bad_input_is_one_message_and_exit_code_2_and_nothing_runs(
 
 
 def test_the_summary_of_a_run_is_one_line_with_scores_seconds_and_place(tmp_path: Path) -> None:
-    record = MEASURED | {
-        "status": "done",
-        "config": {k: {"name": k} for k in ("task", "teacher", "student", "method")} | {"seed": 4},
-    }
+    names = {"task": "t", "teacher": "a", "student": "b", "method": "m"}
+    record = record_of(made.record(**names, seed=4, dev=0.75) | {"seconds": MEASURED["seconds"]})
     assert summary(record, tmp_path) == (
-        f"task, teacher -> student, method, seed 4: dev accuracy 0.7500; 1.8 s; {tmp_path}"
+        f"t, a -> b, m, seed 4: dev accuracy 0.7500; 1.8 s; {tmp_path}"
     )
 
 
@@ -237,7 +237,8 @@ def test_a_run_is_held_while_it_goes_on(
         return MEASURED
 
     monkeypatch.setattr(train, "train", measured)
-    assert execute(job)["status"] == "done"
+    record = execute(job)
+    assert record is not None and record.status == "done"
     assert outcomes == ["held"]
     second.acquire(timeout=0)  # free again
     second.release()
@@ -248,12 +249,11 @@ def test_who_comes_second_waits_and_finds_the_run_done(
 ) -> None:
     (job,) = plan.plan(toys.small(tmp_path))
     job.folder.mkdir(parents=True)
-    done = {"schema": identity.SCHEMA, "id": job.id, "status": "done", "config": job.run.identity}
-    found: list[dict[str, Any]] = []
+    found: list[Record | None] = []
     with FileLock(job.folder.with_name(f".{job.folder.name}.lock")):
         waiting = threading.Thread(target=lambda: found.append(execute(job)))
         waiting.start()
-        write_record(job.folder, done | MEASURED)
+        write_record(job.folder, job.record_with(status="done", **MEASURED))
     waiting.join()
-    assert [record["status"] for record in found] == ["done"]
+    assert [record and record.status for record in found] == ["done"]
     assert trainings.calls == []

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import toys
-from toys import read_record, write_record
 
 from ilkd_bench import run
 from ilkd_bench.jobs import plan, sweep
 from ilkd_bench.jobs.sweep import Sweep
 from ilkd_bench.plumbing import processes
+from ilkd_bench.records.record import read_record, write_record
 from ilkd_bench.settings import groups
 from ilkd_bench.training import train
 
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 MEASURED: dict[str, Any] = {
     "scores": {"dev": {"accuracy": 0.75, "n": 4}},
     "monitor": "dev/accuracy",
+    "teacher": {"dev": {"accuracy": 0.875, "n": 4}},
     "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
 }
 
@@ -88,9 +89,9 @@ def test_force_keeps_the_old_records_beside_the_new_one(tmp_path: Path, trained:
         (job.folder / "checkpoint/phase-1.ckpt").write_bytes(b"of another attempt")
         assert run.main([*words, "force=true"]) == 0
         assert not (job.folder / "checkpoint").exists()
-        record = read_record(job.folder)
+        record = toys.read_record(job.folder)
         assert record is not None and record["status"] == "done"
-        write_record(job.folder, record | {"turn": turn})
+        toys.write_record(job.folder, record | {"turn": turn})
         versions.append((job.folder / "record.json").read_bytes())
     assert len(trained) == 3
     kept = [(job.folder / f"record-{number}.json").read_bytes() for number in (1, 2)]
@@ -103,7 +104,7 @@ def test_force_keeps_the_old_records_beside_the_new_one(tmp_path: Path, trained:
 def test_force_puts_a_failed_record_aside_too(tmp_path: Path, trained: list[str]) -> None:
     words = toys.small(tmp_path, "method=pkd")
     (job,) = plan.plan(words)
-    write_record(job.folder, job.record | {"status": "failed", "reason": "once"})
+    write_record(job.folder, job.record_with(status="failed", reason="once"))
     assert run.main([*words, "force=true"]) == 0
     assert json.loads((job.folder / "record-1.json").read_text())["reason"] == "once"
     assert len(records(tmp_path)) == 1
@@ -154,7 +155,7 @@ def test_a_sweep_tells_what_is_to_do_and_how_much_room_it_takes(
     warning = "that is too little room: give results_dir=DIR or keep_student=none"
     assert line.splitlines()[1] == warning
     job = plan.plan(words)[0]
-    write_record(job.folder, job.record | {"status": "done"} | MEASURED)
+    write_record(job.folder, job.record_with(status="done", **MEASURED))
     assert told(words, 10**9, monkeypatch, capfd).startswith("6 runs, 5 of them to do; ")
 
 
@@ -165,7 +166,7 @@ def test_nothing_is_announced_for_one_run_or_where_all_is_done(
     assert told(words, 1, monkeypatch, capfd) == ""
     words = ["-m", *words, "seed=0,1"]
     for job in plan.plan(words):
-        write_record(job.folder, job.record | {"status": "done"} | MEASURED)
+        write_record(job.folder, job.record_with(status="done", **MEASURED))
     assert told(words, 1, monkeypatch, capfd) == ""
 
 
@@ -203,7 +204,7 @@ def test_what_was_done_before_does_not_make_the_rest_look_short(
     """Only runs that were carried out count for the time that is left."""
     planned = plan.plan(["-m", *toys.small(tmp_path, "method=pkd", "seed=range(3)")])
     for job in planned[:2]:
-        write_record(job.folder, job.record | {"status": "done"} | MEASURED)
+        write_record(job.folder, job.record_with(status="done", **MEASURED))
     swept = Sweep(planned)
     swept.carry_out()
     assert trained == ["pkd-2"] and len(swept._seconds) == 1
@@ -218,7 +219,7 @@ def test_a_sweep_of_many_runs_names_only_those_that_are_not_done(
 ) -> None:
     planned = plan.plan(["-m", *toys.small(tmp_path, "method=pkd", "seed=range(51)")])
     for job in planned[1:]:
-        write_record(job.folder, job.record | {"status": "done"} | MEASURED)
+        write_record(job.folder, job.record_with(status="done", **MEASURED))
     capfd.readouterr()
     assert sweep.report(planned) == 1
     out = capfd.readouterr().out.splitlines()
@@ -233,7 +234,7 @@ def test_two_hundred_done_runs_are_skipped_in_little_time(
 ) -> None:
     words = ["-m", *toys.small(tmp_path, "method=pkd,alp", "seed=range(100)")]
     for job in plan.plan(words):
-        write_record(job.folder, job.record | {"status": "done"} | MEASURED)
+        write_record(job.folder, job.record_with(status="done", **MEASURED))
     groups.defaults.cache_clear()
     started = time.process_time()  # not the time that others have the core
     assert run.main(words) == 0

@@ -10,12 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import made
 import pytest
 
 from ilkd_bench.comparison import results
 from ilkd_bench.jobs import plan, planned, sweep
 from ilkd_bench.plumbing import command
-from ilkd_bench.records import card, find, listing, record
+from ilkd_bench.records import card, find, listing
+from ilkd_bench.records.record import Record, finished, record_of, write_record
 from ilkd_bench.reporting.page import missing
 from ilkd_bench.reporting.tables import paper_tables, papers
 from ilkd_bench.students import inspect, load, select
@@ -60,18 +62,12 @@ def test_words_at_the_end_replace_those_of_their_key() -> None:
     assert line == "python -m ilkd_bench.run -m seed_of=1 seed=1,2 force=true"
 
 
-def stored(tmp_path: Path, **changes: Any) -> tuple[Path, dict[str, Any]]:
-    names = {key: {"name": key} for key in ("teacher", "student", "method", "task")}
-    facts = {
-        "schema": record.SCHEMA,
-        "id": "abc",
-        "status": "failed",
-        "argv": HARD,
-        "config": names | {"seed": 0, "lr": 1.0, "batch_size": 2},
-    } | changes
-    folder = record.run_folder(tmp_path, facts["config"], "abc")
-    record.write_record(folder, facts)
-    return folder, facts
+def stored(tmp_path: Path, status: str = "failed") -> tuple[Path, Record]:
+    content = made.record("m", status=status) | {"argv": HARD}
+    folder = made.folder_of(tmp_path, content)
+    found = record_of(content, folder.relative_to(tmp_path).as_posix())
+    write_record(folder, found)
+    return folder, found
 
 
 def advice_of_the_listing(tmp_path: Path, capsys: Any, monkeypatch: Any) -> tuple[str, list[str]]:
@@ -82,7 +78,7 @@ def advice_of_an_unfinished_run(
     tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> tuple[str, list[str]]:
     with pytest.raises(BadInput) as error:
-        record.finished(stored(tmp_path)[0])
+        finished(stored(tmp_path)[0])
     return after("Run it first: ", str(error.value)), HARD
 
 
@@ -95,11 +91,10 @@ def advice_of_a_student_that_was_not_kept(
 
 
 def advice_of_the_analysis(tmp_path: Path, capsys: Any, monkeypatch: Any) -> tuple[str, list[str]]:
-    folder, facts = stored(tmp_path, status="done")
+    _, found = stored(tmp_path, status="done")
     options: Any = {"rows": 2, "seed": 0, "data_dir": None, "cache_dir": None, "force": False}
     monkeypatch.setattr("ilkd_bench.plumbing.terminal.console.width", 10_000)
-    records = [facts | {"folder": str(folder.relative_to(tmp_path))}]
-    assert inspect.analyse_all(records, tmp_path, **options) == ["left out"]
+    assert inspect.analyse_all([found], tmp_path, **options) == ["left out"]
     said = after("type ", capsys.readouterr().err)
     return said, [*HARD, "keep_student=all", "force=true"]
 
@@ -150,8 +145,8 @@ def advice_of_an_unknown_id(tmp_path: Path, capsys: Any, monkeypatch: Any) -> tu
 
 def advice_of_a_sweep(tmp_path: Path, capsys: Any, monkeypatch: Any) -> tuple[str, list[str]]:
     results_dir = str(tmp_path / "a b")
-    folder, _ = stored(tmp_path / "a b", status="done", scores={})
-    job: Any = SimpleNamespace(folder=folder, config={"results_dir": results_dir})
+    folder, _ = stored(tmp_path / "a b", status="done")
+    job: Any = SimpleNamespace(folder=folder, run=SimpleNamespace(results_dir=results_dir))
     assert sweep.report([job]) == 0
     return after("table: ", capsys.readouterr().out), ["--results-dir", results_dir]
 

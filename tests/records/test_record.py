@@ -8,14 +8,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import made
 import pytest
-from toys import read_record, write_record
 
 from ilkd_bench.plumbing import files
 from ilkd_bench.records.folders import run_folder, run_folders
+from ilkd_bench.records.record import read_record, record_of, write_record
 from ilkd_bench.settings import identity
 
-RECORD = {"schema": identity.SCHEMA, "status": "done", "scores": {"dev": {"accuracy": 0.5}}}
+RECORD = made.record()
 
 
 def names(folder: Path) -> list[str]:
@@ -158,14 +159,16 @@ def test_a_record_that_is_absent_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", ["done", "failed", "skipped", "running"])
 def test_a_record_is_read_as_it_was_written(status: str, tmp_path: Path) -> None:
-    record = RECORD | {"status": status, "reason": "größer als \U0001f600"}
-    write_record(tmp_path / "run", record)
-    assert read_record(tmp_path / "run") == record
+    content = RECORD | {"status": status, "reason": "größer als \U0001f600", "later": {"key": [1]}}
+    write_record(tmp_path / "run", record_of(content, "elsewhere"))
+    assert json.loads((tmp_path / "run/record.json").read_text()) == content
+    found = read_record(tmp_path / "run")
+    assert found is not None and found.content() == content
 
 
 def test_run_folders_lists_all_that_have_a_record_whole_or_not(tmp_path: Path) -> None:
     for run in ("t/p/m/s1-b", "t/p/m/s0-a", "t/p/k/s0-c"):
-        write_record(tmp_path / "runs" / run, RECORD | {"id": run})
+        write_record(tmp_path / "runs" / run, record_of(RECORD | {"id": run}))
     (tmp_path / "runs/t/p/m/s0-a/record.json").write_text("{")
     (tmp_path / "runs/t/p/m/s9-empty").mkdir()
     found = [folder.relative_to(tmp_path).as_posix() for folder in run_folders(tmp_path)]

@@ -9,14 +9,13 @@ import pytest
 import toys
 from toys import write_record
 
-from ilkd_bench.plumbing import files
 from ilkd_bench.records import retention
 from ilkd_bench.records.folders import run_folder
 from ilkd_bench.settings import identity
 from ilkd_bench.settings.run import Run
 
 SCIENCE: dict[str, Any] = {
-    "task": {"name": "t"},
+    "task": {"name": "t", "metric": "accuracy", "ood": {}},
     "teacher": {"name": "a"},
     "student": {"name": "b"},
     "method": {"name": "m"},
@@ -24,6 +23,11 @@ SCIENCE: dict[str, Any] = {
     "lr": 1e-3,
     "batch_size": 8,
     "epochs": 2,
+    "max_length": 64,
+    "precision": "32-true",
+    "limit_train": None,
+    "limit_eval": None,
+    "data": {"train": "t", "dev": "d"},
 }
 
 
@@ -31,7 +35,7 @@ def finished(root: Path, score: float, rule: str = "best", **changes: Any) -> Pa
     """Do what a run does at its end: the student, the record, and then the tidying."""
     science = SCIENCE | changes
     status = science.pop("status", "done")
-    folder = run_folder(root, science, files.digest(science)[:10])
+    folder = run_folder(root, science, identity.run_id(science))
     (folder / "student").mkdir(parents=True, exist_ok=True)
     (folder / "student/config.json").write_text("{}")
     (folder / "student/model.safetensors").write_bytes(b"weights")
@@ -39,10 +43,12 @@ def finished(root: Path, score: float, rule: str = "best", **changes: Any) -> Pa
         folder,
         {
             "schema": identity.SCHEMA,
+            "id": identity.run_id(science),
             "status": status,
             "config": science,
             "monitor": "dev/accuracy",
             "scores": {"dev": {"accuracy": score, "n": 4}, "test": {"accuracy": 1 - score}},
+            "teacher": {"dev": {"accuracy": 0.9, "n": 4}},
         },
     )
     retention.tidy(folder, rule)

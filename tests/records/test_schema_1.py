@@ -19,8 +19,8 @@ from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import Job
 from ilkd_bench.jobs.sweep import Sweep
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.folders import run_folders
-from ilkd_bench.records.record import read_record
+from ilkd_bench.records.folders import run_folder, run_folders
+from ilkd_bench.records.record import Record, load_records, read_record, write_record
 from ilkd_bench.settings.identity import assistant_key, former, run_id, teacher_key
 from ilkd_bench.training import make_teacher
 
@@ -108,8 +108,28 @@ def test_a_record_is_read_with_todays_settings_and_its_own_id(root: Path) -> Non
     (job,) = planned(root, "method=takd")
     found = read_record(job.folder)
     assert found is not None
-    assert found["id"] == "7b55cffaed" and run_id(found["config"]) == job.id
-    assert found["config"] == job.run.identity
+    assert found.id == "7b55cffaed" and run_id(found.config) == job.id
+    assert found.config == job.run.identity
+
+
+def test_a_run_that_both_schemas_recorded_counts_once_and_is_named(root: Path) -> None:
+    (job,) = planned(root, "method=takd")
+    old = job.folder
+    found = read_record(old)
+    assert found is not None
+    new = run_folder(root / "results", job.run.identity, job.id)
+    assert new != old
+    write_record(new, job.record_with(status="done", **measured(found)))
+    stored = load_records(root / "results")
+    first, second = sorted(f.relative_to(root / "results").as_posix() for f in (old, new))
+    assert stored.flaws == [f"{second}: not used, it is the same run as {first}"]
+    assert second not in [record.folder for record in stored.records]
+
+
+def measured(record: Record) -> dict[str, Any]:
+    """What a record has of the run's outcome."""
+    content = record.content()
+    return {key: content[key] for key in ("scores", "monitor", "teacher")}
 
 
 def test_teachers_and_assistants_have_their_old_names(root: Path) -> None:

@@ -282,8 +282,7 @@ def test_each_pair_and_setting_has_its_own_line(tmp_path: Path) -> None:
     grid = claims.claims(found)
     labels = [label for label in grid.rows if label.startswith("ALP-KD beats PKD")]
     sections = {
-        (r["config"]["teacher"]["name"], r["config"]["limit_train"]): r["place"]["section"]
-        for r in found.records
+        (r.teacher_name, r.config["limit_train"]): r.place["section"] for r in found.records
     }
     assert sorted(labels) == sorted(
         [

@@ -13,7 +13,7 @@ import toys
 from toys import write_record
 
 from ilkd_bench import dashboard
-from ilkd_bench.records import cells
+from ilkd_bench.records.record import record_of
 from ilkd_bench.reporting import wandb_views
 from ilkd_bench.settings import identity
 from ilkd_bench.training import wandb_logger
@@ -68,14 +68,16 @@ def record(method: str = "rail_l", seed: int = 0, **changes: Any) -> dict[str, A
         "scores": measured,
         "monitor": "dev/accuracy",
         "seconds": {"train": 10.0, "teacher": 1.0, "evaluate": 1.0},
-        "folder": f"runs/{task}/{method}/s{seed}",
-        "place": cells.place(config),
     }
 
 
 def sent(*records: dict[str, Any]) -> list[dict[str, Any]]:
-    views = wandb_views.workspaces(records, entity="us", project="ilkd_bench")
-    return [wandb_views.spec(view) for view in views.values()]
+    return [wandb_views.spec(view) for view in workspaces(*records).values()]
+
+
+def workspaces(*records: dict[str, Any]) -> dict[str, Any]:
+    read = [record_of(content, f"runs/{number}") for number, content in enumerate(records)]
+    return wandb_views.workspaces(read, entity="us", project="ilkd_bench")
 
 
 def panels(view: dict[str, Any], title: str) -> list[dict[str, Any]]:
@@ -166,9 +168,7 @@ def test_a_view_shows_exactly_the_runs_that_carry_its_marks(tmp_path: Path) -> N
     """The marks that `tracking` gives a run are those that the view asks for."""
     run = toys.run("logger=wandb", data={"dev": "mnli"})
     limited = run.but(limit_train=64)
-    one, other = (record() | {"config": r.identity, "id": r.id} for r in (run, limited))
-    for each in (one, other):
-        each["place"] = cells.place(each["config"])
+    one, other = (record(task="mrpc") | {"config": r.identity, "id": r.id} for r in (run, limited))
     for chosen, wanted in ((one, True), (other, False)):
         (view,) = sent(chosen)
         filters = {f["key"]["name"]: f for f in runs(view)["filters"]["filters"]}
@@ -190,8 +190,8 @@ def test_panels_ask_for_names_that_runs_send() -> None:
 
 
 def test_the_same_comparison_has_the_same_key_whatever_ran_since() -> None:
-    first = wandb_views.workspaces([record()], entity="us", project="p")
-    later = wandb_views.workspaces([record(), record("pkd", 1)], entity="us", project="p")
+    first = workspaces(record())
+    later = workspaces(record(), record("pkd", 1))
     assert list(first) == list(later)
 
 

@@ -23,13 +23,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv(groups.PLUGINS, "")  # so that it is put back, whoever else sets it
-    plugins.use(None)
+def as_it_was() -> Iterator[None]:
+    """Without `monkeypatch`, whose undoing would bring back the folder that a test has set."""
+    before = os.environ.pop(groups.PLUGINS, None)
     path = list(sys.path)
     yield
     plugins.use(None)
     sys.path[:] = path
+    if before is not None:
+        os.environ[groups.PLUGINS] = before
 
 
 def write(folder: Path, path: str, text: str) -> None:
@@ -48,7 +50,7 @@ def refused(*words: str) -> str:
 
 def test_a_method_of_the_folder_is_planned(folder: Path) -> None:
     (job,) = plan.plan([f"plugins={folder}", "method=gap"])
-    assert job.config["method"]["weights"] == {"ce": 0.5, "kd": 0.5, "gap": 0.1}
+    assert job.run.method.weights == {"ce": 0.5, "kd": 0.5, "gap": 0.1}
     assert job.words == (f"plugins={folder}", "method=gap")
     assert plan.plan(job.words)[0].id == job.id
 
@@ -86,39 +88,40 @@ def test_patterns_and_presets_find_what_the_folder_has(folder: Path) -> None:
     params = "hydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      method: gap,pkd\n"
     write(folder, "sweeps/mine.yaml", f"# @package _global_\n{params}")
     jobs = plan.plan([f"plugins={folder}", "+sweeps=mine"])
-    assert [job.config["method"]["name"] for job in jobs] == ["gap", "pkd"]
+    assert [job.run.method.name for job in jobs] == ["gap", "pkd"]
     jobs = plan.plan(["-m", f"plugins={folder}", "method=glob(*pkd)"])
-    assert {job.config["method"]["name"] for job in jobs} == {"far_pkd", "pkd"}
+    assert {job.run.method.name for job in jobs} == {"far_pkd", "pkd"}
 
 
 def test_a_variant_is_its_base_with_other_values(folder: Path) -> None:
     (job,) = plan.plan([f"plugins={folder}", "method=far_pkd"])
     base = groups.defaults("method", "pkd")
-    assert job.config["method"] == base | {"name": "far_pkd", "temperature": 5}
-    assert groups.defaults("method", "far_pkd") == job.config["method"]
+    settings = job.run.method.model_dump(by_alias=True)
+    assert settings == base | {"name": "far_pkd", "temperature": 5}
+    assert groups.defaults("method", "far_pkd") == settings
 
 
 def test_a_student_of_the_folder_is_an_assistant(folder: Path) -> None:
     write(folder, "conf/student/tiny9.yaml", "defaults: [tiny6]\nname: tiny9\nlayers: 9\n")
     (job,) = plan.plan([f"plugins={folder}", "method=takd", "method.assistants=tiny9"])
-    assert job.science["assistants"]["students"]["tiny9"]["layers"] == 9
+    assert job.run.identity["assistants"]["students"]["tiny9"]["layers"] == 9
 
 
 def test_a_task_of_the_folder_with_its_other_domain(folder: Path, tmp_path: Path) -> None:
-    doors, other = printed.blocks("A task", "yaml")
+    doors, other = printed.texts(printed.EXTENDING, "A task", "yaml")
     write(folder, "conf/task/doors.yaml", doors)
     write(folder, "conf/task/doors_ood.yaml", other)
     for name in ("doors/train", "doors/validation", "doors_ood/test"):
         write(tmp_path, f"rows/{name}.jsonl", '{"a": "x", "b": "y", "label": "yes"}\n')
     (job,) = plan.plan([f"plugins={folder}", "task=doors", f"data_dir={tmp_path / 'rows'}"])
-    assert job.config["task"]["ood"]["doors_ood"]["splits"] == {"test": "test"}
+    assert job.run.task.ood["doors_ood"]["splits"] == {"test": "test"}
 
 
 def test_the_row_of_a_table_says_what_differs_from_its_yaml(folder: Path) -> None:
     (job,) = plan.plan([f"plugins={folder}", "method=gap", "method.temperature=3"])
-    assert place(job.science)["method"] == "gap (temperature=3)"
+    assert place(job.run.identity)["method"] == "gap (temperature=3)"
     plugins.use(None)
-    assert "weights" in place(job.science)["method"]
+    assert "weights" in place(job.run.identity)["method"]
 
 
 def test_another_folder_brings_its_own_python(folder: Path) -> None:

@@ -14,7 +14,6 @@ import torch
 import toys
 import yaml
 from huggingface_hub import ModelCard
-from toys import read_record, write_record
 from transformers import pipeline
 
 from ilkd_bench.data import tasks
@@ -24,6 +23,7 @@ from ilkd_bench.jobs import plan
 from ilkd_bench.records import card
 from ilkd_bench.records.find import find
 from ilkd_bench.records.public import is_path, public
+from ilkd_bench.records.record import write_record
 from ilkd_bench.settings import identity
 from ilkd_bench.students import onnx
 from ilkd_bench.training import train
@@ -61,6 +61,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "patience": None,
         "warmup_ratio": 0.1,
         "weight_decay": 0.01,
+        "precision": "32-true",
         "limit_train": None,
         "limit_eval": None,
     }
@@ -91,7 +92,7 @@ def record(**changes: Any) -> dict[str, Any]:
 def made(root: Path, found: dict[str, Any], *, student: bool = True) -> Path:
     """Write a record, and a student with private things and code beside it."""
     folder = root / "runs/mine/big-small/pkd" / f"s3-{found['id']}"
-    write_record(folder, found)
+    toys.write_record(folder, found)
     if student:
         model = toys.model(labels=found["config"]["task"]["labels"])
         model.hf.save_pretrained(folder / "student")
@@ -139,7 +140,7 @@ def demo(folder: Path) -> str:
     (job,) = plan.plan(toys.small(folder, "method=vanilla", "trainer.accelerator=cpu"))
     job.folder.mkdir(parents=True)
     measured = train.train(job.run, job.folder)
-    write_record(job.folder, job.record | {"status": "done"} | measured)
+    write_record(job.folder, job.record_with(status="done", **measured))
     return str(job.folder.relative_to(folder))
 
 
@@ -149,7 +150,7 @@ def test_a_run_becomes_a_folder_that_the_pipeline_loads(
 ) -> None:
     root, inside = once("exported-run", demo)
     run, target = root / inside, tmp_path / "deep/hub"
-    found = read_record(run)
+    found = toys.read_record(run)
     assert found is not None
     words = [found["id"][:7], str(target), "--results-dir", f"{root}/results", "--license", "mit"]
     assert main(words) == 0, capsys.readouterr().err

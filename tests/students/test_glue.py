@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ from closeness import close, decided
 from toys import read_record, write_record
 
 from ilkd_bench import submit
-from ilkd_bench.comparison.scores import read
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.plumbing import files
 from ilkd_bench.records import retention
 from ilkd_bench.records.folders import run_folder
+from ilkd_bench.records.record import Done, Record, load_records, record_of
 from ilkd_bench.settings import identity
 from ilkd_bench.students import glue as sheets
 from ilkd_bench.students import select
@@ -250,10 +250,13 @@ def test_entailment_of_winograd_is_class_one(science: dict[str, Any]) -> None:
 # --------------------------------------------------------------------------------- which run counts
 
 
-def picked(records: list[dict[str, Any]], limited: bool = False, **given: str) -> Any:
-    return select.choose(
-        records, dict.fromkeys(("teacher", "student", "method")) | given, limited=limited
-    )
+def picked(records: Sequence[Record], limited: bool = False, **given: str) -> dict[str, Done]:
+    names = dict.fromkeys(("teacher", "student", "method")) | given
+    return select.choose(records, names, limited=limited)
+
+
+def read(contents: Sequence[dict[str, Any]]) -> list[Record]:
+    return [record_of(content) for content in contents]
 
 
 def test_settings_are_chosen_by_the_mean_over_seeds_and_then_the_best_seed(
@@ -266,7 +269,7 @@ def test_settings_are_chosen_by_the_mean_over_seeds_and_then_the_best_seed(
         for seed, score in enumerate(row)
     ]
     records.append(record(science["rte"], 0.99, lr=1e-5, seed=9, status="failed"))
-    found = picked(records)["rte"]["config"]
+    found = picked(read(records))["rte"].config
     assert (found["lr"], found["seed"]) == (1e-5, 1)
 
 
@@ -277,17 +280,19 @@ def test_of_equal_seeds_the_one_is_taken_whose_student_is_kept(
         found = stored(tmp_path, record(science["rte"], 0.7, seed=seed))
         retention.tidy(run_folder(tmp_path, found["config"], found["id"]), "best")
     (kept,) = tmp_path.glob("runs/*/*/*/*/student")
-    best = picked(read(tmp_path).records)["rte"]
-    assert tmp_path / best["folder"] / "student" == kept
+    best = picked(load_records(tmp_path).records)["rte"]
+    assert tmp_path / best.folder / "student" == kept
 
 
 def test_several_methods_or_pairs_must_be_chosen_from_a_list(science: dict[str, Any]) -> None:
     warm = {"temperature": 5}
-    records = [
-        record(science["rte"], 0.6),
-        record(science["mrpc"], 0.6, student={"name": "other"}),
-        record(science["rte"], 0.5, method=warm),
-    ]
+    records = read(
+        [
+            record(science["rte"], 0.6),
+            record(science["mrpc"], 0.6, student={"name": "other"}),
+            record(science["rte"], 0.5, method=warm),
+        ]
+    )
     with pytest.raises(BadInput) as error:
         picked(records)
     listed = "--teacher tiny12 --student tiny6 --method"
@@ -302,21 +307,21 @@ def test_several_methods_or_pairs_must_be_chosen_from_a_list(science: dict[str, 
 
 
 def test_runs_with_other_settings_are_told_apart_and_one_is_named(science: dict[str, Any]) -> None:
-    short, long = (record(science["rte"], 0.6, epochs=epochs) for epochs in (3, 40))
+    short, long = read([record(science["rte"], 0.6, epochs=epochs) for epochs in (3, 40)])
     with pytest.raises(BadInput) as error:
         picked([short, long])
-    assert f"{short['id']} (epochs=3)" in str(error.value)
-    assert f"{long['id']} (epochs=40)" in str(error.value) and "--run ID" in str(error.value)
+    assert f"{short.id} (epochs=3)" in str(error.value)
+    assert f"{long.id} (epochs=40)" in str(error.value) and "--run ID" in str(error.value)
 
 
 def test_limited_runs_count_only_on_request_and_never_beside_whole_ones(
     science: dict[str, Any],
 ) -> None:
-    limited = record(science["rte"], 0.9, limit_train=64)
+    (limited,) = read([record(science["rte"], 0.9, limit_train=64)])
     with pytest.raises(BadInput, match=r"all 1 runs of rte are limited.* type --limited"):
         picked([limited])
     assert picked([limited], limited=True) == {"rte": limited}
-    whole = record(science["rte"], 0.6)
+    (whole,) = read([record(science["rte"], 0.6)])
     assert picked([limited, whole], limited=True) == {"rte": whole}
 
 
