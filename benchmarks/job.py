@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from ilkd_bench.data import grammar
 from ilkd_bench.data.batches import Split
-from ilkd_bench.data.tasks import Rows, Task, read
+from ilkd_bench.data.tasks import Task, TextRows, read
 from ilkd_bench.data.tokens import encode
 from ilkd_bench.models import build
 from ilkd_bench.models.model import Model
@@ -53,7 +53,7 @@ def checkpoint(folder: Path, labels: list[str]) -> str:
 
 def split(task: Task, rows: int | None, built: Model, data_dir: Path, cache_dir: Path) -> Split:
     """Return training rows as both models of the pair read them."""
-    drawn: Rows = read(task, "train", data_dir=data_dir, limit=rows)
+    drawn: TextRows = read(task, "train", data_dir=data_dir, limit=rows)
     tokens = encode(drawn, built.tokenizer, max_length=128, cache_dir=cache_dir)
     return Split(torch.from_numpy(drawn.labels), torch.from_numpy(drawn.index), tokens, tokens)
 

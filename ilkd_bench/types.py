@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+
+Inputs = dict[str, "Tensor"]
+"""What one model reads: tensors [B, T] by the names that transformers gives them."""
 
 NEEDS = frozenset("logits cls mean hidden attention queries keys values".split())
 """What a method may ask a model to show: the field names of `Outputs`."""
@@ -60,8 +63,17 @@ class Spec:
     classes: int  # 1 for a regression
 
 
+class TrainingBatch(TypedDict):
+    """What a loader yields: some rows as both models read them."""
+
+    student: Inputs
+    teacher: Inputs  # the same object where both read the same tokens
+    labels: Tensor  # [B]
+    index: Tensor  # [B]
+
+
 @dataclass(frozen=True)
-class Batch:
+class Rows:
     """What a loss may know about the rows besides the models' outputs."""
 
     labels: Tensor  # [B], whole numbers for classes, floats for a regression

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from ilkd_bench.data.batches import Split
-from ilkd_bench.data.tasks import Rows
+from ilkd_bench.data.tasks import TextRows
 from ilkd_bench.data.tokens import Encoded, encode
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models import build
@@ -129,5 +129,5 @@ def _read(model: Model) -> Encoded:
         [" ".join(generator.choice(toys.WORDS, length)) for length in lengths]
         for lengths in ((1, 6, 3, 2, 5, 4), (4, 1, 2, 6, 3, 1))
     ]
-    rows = Rows(texts, np.zeros(6, np.int64), np.arange(6))
+    rows = TextRows(texts, np.zeros(6, np.int64), np.arange(6))
     return encode(rows, model.tokenizer, max_length=20, cache_dir=FOLDER)

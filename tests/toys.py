@@ -29,7 +29,7 @@ from ilkd_bench.settings import run as settings_run
 from ilkd_bench.settings.run import Run
 from ilkd_bench.training.loop import Settings
 from ilkd_bench.training.module import Optimisation
-from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
+from ilkd_bench.types import Clock, Outputs, Phase, Rows, Spec
 
 CONF = groups.ROOT / "conf"
 VECTORS = Path(__file__).parent / "vectors"
@@ -220,16 +220,16 @@ def raw(model: Spec, generator: torch.Generator, *, lengths: Sequence[int] = (16
     return Raw(logits, mask, hidden, attention, *projected)
 
 
-def batch(rows: int, classes: int) -> Batch:
+def batch(rows: int, classes: int) -> Rows:
     """Labels of every kind, and row numbers."""
     index = torch.arange(rows)
     labels = index % classes if classes > 1 else torch.linspace(0, 5, rows)
-    return Batch(labels=labels, index=index)
+    return Rows(labels=labels, index=index)
 
 
-def rows_of(b: Batch, chosen: Sequence[int]) -> Batch:
+def rows_of(b: Rows, chosen: Sequence[int]) -> Rows:
     rows = torch.as_tensor(chosen)
-    return Batch(labels=b.labels[rows], index=b.index[rows])
+    return Rows(labels=b.labels[rows], index=b.index[rows])
 
 
 # -------------------------------------------------------------------------------------- models

@@ -17,7 +17,7 @@ import torch
 from protocol import GRADIENT_CLIP, TEMPERATURE, WEIGHT_DECAY, Job, Row, Train, serve
 
 from ilkd_bench.data.batches import Split
-from ilkd_bench.data.tasks import Rows
+from ilkd_bench.data.tasks import TextRows
 from ilkd_bench.data.tokens import Encoded, encode
 from ilkd_bench.methods.pkd import PKD
 from ilkd_bench.models.build import pretrained
@@ -71,7 +71,7 @@ def split_of(job: Job, rows: list[Row], model: Model, cache_dir: Path) -> Split:
     index = np.arange(len(rows))
     texts = [[row[column] for row in rows] for column in job["columns"]]
     tokens = encode(
-        Rows(texts, labels, index),
+        TextRows(texts, labels, index),
         model.tokenizer,
         max_length=job["max_length"],
         cache_dir=cache_dir,

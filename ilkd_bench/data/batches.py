@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from ilkd_bench.data.tokens import Encoded
+from ilkd_bench.types import Inputs, TrainingBatch
 
 if TYPE_CHECKING:
     pass
@@ -33,7 +34,7 @@ class Split(Dataset):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, rows: np.ndarray) -> dict[str, Any]:
+    def __getitem__(self, rows: np.ndarray) -> TrainingBatch:
         """Return the batch of these rows; the models' inputs are one object if they are equal."""
         student = self.student.batch(rows)
         shared = self.teacher is self.student
@@ -113,11 +114,16 @@ def loader(
     )
 
 
-def to_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Move the tensors of a batch, also those of its models' inputs."""
+def to_device(batch: TrainingBatch, device: torch.device) -> TrainingBatch:
+    """Move the tensors of a batch; what both models share is moved once."""
+
+    def moved(inputs: Inputs) -> Inputs:
+        return {name: x.to(device, non_blocking=True) for name, x in inputs.items()}
+
+    student = moved(batch["student"])
     return {
-        name: to_device(value, device)
-        if isinstance(value, dict)
-        else value.to(device, non_blocking=True)
-        for name, value in batch.items()
+        "student": student,
+        "teacher": student if batch["teacher"] is batch["student"] else moved(batch["teacher"]),
+        "labels": batch["labels"].to(device, non_blocking=True),
+        "index": batch["index"].to(device, non_blocking=True),
     }

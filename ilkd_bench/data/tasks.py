@@ -71,7 +71,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Rows:
+class TextRows:
     """One split in memory."""
 
     texts: list[list[str]]  # one list of N strings per text column
@@ -161,7 +161,7 @@ def _hub_name(task: Task) -> str:
     return f"{task.hub['path']}:{task.hub['config']}@{task.hub['revision']}"
 
 
-def read(task: Task, split: str, *, data_dir: Path | None, limit: int | None = None) -> Rows:
+def read(task: Task, split: str, *, data_dir: Path | None, limit: int | None = None) -> TextRows:
     """Read and check one split.
 
     Args:
@@ -234,7 +234,7 @@ def _read_hub(task: Task, split: str) -> pd.DataFrame:
     return data.to_pandas()
 
 
-def _check(task: Task, split: str, frame: pd.DataFrame, where: str, limit: int | None) -> Rows:
+def _check(task: Task, split: str, frame: pd.DataFrame, where: str, limit: int | None) -> TextRows:
     if frame.empty:
         raise BadInput(f"{where}: the split has no rows")
     missing = [c for c in (*task.text_columns, task.label_column) if c not in frame.columns]
@@ -256,7 +256,7 @@ def _check(task: Task, split: str, frame: pd.DataFrame, where: str, limit: int |
         _check_variety(task, labels, where)
     chosen = frame.iloc[index]
     texts = [chosen[column].tolist() for column in task.text_columns]
-    return Rows(texts, labels[index], index)
+    return TextRows(texts, labels[index], index)
 
 
 def _labels(task: Task, column: pd.Series, where: str) -> np.ndarray:

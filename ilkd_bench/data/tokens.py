@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ilkd_bench.data.tasks import Rows
+from ilkd_bench.data.tasks import TextRows
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.files import digest
-from ilkd_bench.types import BadInput
+from ilkd_bench.types import BadInput, Inputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -41,7 +41,7 @@ class Encoded:
         arrays = {name: _checksum(getattr(self, name)) for name in ("ids", "types", "offsets")}
         return digest([arrays, self.pad_id])
 
-    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+    def batch(self, rows: np.ndarray) -> Inputs:
         """Return some rows padded to the longest of them: three tensors [B, T]."""
         lengths = self.offsets[rows + 1] - self.offsets[rows]
         position = np.arange(lengths.max())
@@ -63,7 +63,7 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def encode(
-    rows: Rows, tokenizer: PreTrainedTokenizerBase, *, max_length: int, cache_dir: Path
+    rows: TextRows, tokenizer: PreTrainedTokenizerBase, *, max_length: int, cache_dir: Path
 ) -> Encoded:
     """Tokenise a split, or read it from the cache; longer texts are cut to `max_length` tokens.
 
@@ -81,7 +81,7 @@ def encode(
 
 
 def _tokenise(
-    rows: Rows, tokenizer: PreTrainedTokenizerBase, max_length: int
+    rows: TextRows, tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> dict[str, np.ndarray]:
     encoded = tokenizer(
         *rows.texts, truncation=True, max_length=max_length, return_token_type_ids=True

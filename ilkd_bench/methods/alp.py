@@ -23,7 +23,7 @@ from ilkd_bench.functional.layermaps import attend, overlap_groups, regular_grou
 from ilkd_bench.functional.losses import mse
 from ilkd_bench.methods.base import common_space, intermediate_layers, one_of
 from ilkd_bench.methods.vanilla import Vanilla
-from ilkd_bench.types import Batch, Clock, Outputs, Spec
+from ilkd_bench.types import Clock, Outputs, Rows, Spec
 
 
 def bucket_mask(buckets: str, teacher_layers: int, student_layers: int) -> Tensor | None:
@@ -63,11 +63,11 @@ class ALP(Vanilla):
             student, teacher, projection_width
         )
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         h_s, h_t, weights = self._attend(s, t)
         context = weights @ h_t  # [B, M, H]
         alp = mse(h_s, context) * len(self.student_layers)  # a sum over layers
-        return super().loss(s, t, batch, clock) | {"alp": alp}
+        return super().loss(s, t, rows, clock) | {"alp": alp}
 
     def layer_attention(self, s: Outputs, t: Outputs) -> Tensor:
         _, _, weights = self._attend(s, t)

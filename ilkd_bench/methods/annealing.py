@@ -22,7 +22,7 @@ from torch import Tensor
 from ilkd_bench.functional.losses import cross_entropy, full, mse
 from ilkd_bench.functional.schedules import falling_temperature, smoothing_factor
 from ilkd_bench.methods.base import Method, follow_then_labels, positive, share_below_one
-from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
+from ilkd_bench.types import Clock, Outputs, Phase, Rows, Spec
 
 
 class AnnealingKD(Method):
@@ -46,13 +46,13 @@ class AnnealingKD(Method):
         """Return the temperature of this epoch."""
         return falling_temperature(clock.epoch, clock.phase.epochs, self.max_temperature)
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         if clock.phase.name == "labels":
-            return {"ce": cross_entropy(s.logits, batch.labels)}
+            return {"ce": cross_entropy(s.logits, rows.labels)}
         factor = smoothing_factor(self.temperature(clock), self.max_temperature)
         return {"follow": mse(s.logits, factor * full(t.logits))}
 
-    def diagnose(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Any]:
+    def diagnose(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Any]:
         if clock.phase.name == "labels":
             return {}
         return {"temperature": self.temperature(clock)}

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ilkd_bench.types import BadInput, Batch, Clock, Incompatible, Outputs, Phase, Spec
+from ilkd_bench.types import BadInput, Clock, Incompatible, Outputs, Phase, Rows, Spec
 
 
 class Method(nn.Module):
@@ -51,25 +51,25 @@ class Method(nn.Module):
         Random numbers may be drawn from torch's generator, which the run's seed has set.
 
         Args:
-            labels: [N], as in `Batch`.
+            labels: [N], as in `Rows`.
             index: [N], row numbers within the split, not always 0..N-1.
 
         Raises:
             BadInput: the method cannot learn from these rows.
         """
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         """Return the unweighted terms (scalars); `t` is None in a phase that needs no teacher."""
         raise NotImplementedError
 
-    def remember(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> None:
+    def remember(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> None:
         """Keep what later losses need of this batch.
 
         Called once per training step, right after its loss and before the weights change, without
         gradients.
         """
 
-    def diagnose(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Any]:
+    def diagnose(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Any]:
         """Return what is worth a column of the run's history; called once per epoch."""
         return {}
 

@@ -22,7 +22,7 @@ from ilkd_bench.functional import layermaps
 from ilkd_bench.functional.losses import unit
 from ilkd_bench.methods.base import one_of
 from ilkd_bench.methods.vanilla import Vanilla
-from ilkd_bench.types import Batch, Clock, Outputs, Spec
+from ilkd_bench.types import Clock, Outputs, Rows, Spec
 
 GROUPS = {
     "regular": layermaps.regular_groups,
@@ -48,11 +48,11 @@ class CKD(Vanilla):
             nn.Linear(student.width, len(group) * teacher.width) for group in self.groups
         )
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         h_s, h_t = getattr(s, self.feature), getattr(t, self.feature)  # [B, L+1, H]
         distances = []
         for i, (group, up) in enumerate(zip(self.groups, self.student_projection, strict=True), 1):
             z_s = unit(up(h_s[:, i]))  # [B, |group| H]
             z_t = unit(h_t[:, group].flatten(1))  # [B, |group| H]
             distances.append((z_s - z_t).square().sum(-1))
-        return super().loss(s, t, batch, clock) | {"ckd": torch.stack(distances).sum(0).mean()}
+        return super().loss(s, t, rows, clock) | {"ckd": torch.stack(distances).sum(0).mean()}

@@ -31,7 +31,7 @@ from ilkd_bench.functional import layermaps
 from ilkd_bench.functional.losses import unit
 from ilkd_bench.methods.base import one_of, positive, share_below_one
 from ilkd_bench.methods.vanilla import Vanilla
-from ilkd_bench.types import BadInput, Batch, Clock, Outputs, Spec
+from ilkd_bench.types import BadInput, Clock, Outputs, Rows, Spec
 
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
@@ -125,26 +125,26 @@ class CoDIR(Vanilla):
         self.teacher_bank = torch.empty(rows, self.width).uniform_(-bound, bound)
         self.normalisers = torch.zeros(2)
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         """Return `ce`, `kd`, `codir`; while Z is not fixed, with the Z of this batch."""
-        scores = self._scores(*self._vectors(s, t), batch, clock)  # [2, B, 1+K]
+        scores = self._scores(*self._vectors(s, t), rows, clock)  # [2, B, 1+K]
         known = self.normalisers > 0
         log_z = torch.where(known, self.normalisers, self._normalisers(scores.detach())).log()
         log_p = scores - log_z[:, None, None]
         log_noise = math.log(self.negatives / len(self.numbers))  # of K / N
         positives = softplus(log_noise - log_p[..., 0])  # -log(p / (p + K / N)), [2, B]
         others = softplus(log_p[..., 1:] - log_noise).sum(-1)  # [2, B]
-        return super().loss(s, t, batch, clock) | {"codir": (positives + others).mean()}
+        return super().loss(s, t, rows, clock) | {"codir": (positives + others).mean()}
 
-    def remember(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> None:
+    def remember(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> None:
         """Fix Z in the first step, and let the banks take the vectors of this batch.
 
         Of a row that stands in the batch more than once, the first one counts.
         """
         vectors = self._vectors(s, t)
         if clock.step == 0:
-            self.normalisers = self._normalisers(self._scores(*vectors, batch, clock))
-        places = self._places(batch.index)
+            self.normalisers = self._normalisers(self._scores(*vectors, rows, clock))
+        places = self._places(rows.index)
         first = (places[:, None] == places).to(torch.uint8).argmax(1)  # [B]
         for bank, z in zip((self.student_bank, self.teacher_bank), vectors, strict=True):
             bank[places] = unit(self.momentum * bank[places] + (1 - self.momentum) * z[first])
@@ -171,10 +171,10 @@ class CoDIR(Vanilla):
         h_t = getattr(t, self.feature)[:, self.teacher_layers].flatten(1)  # [B, m H]
         return unit(self.student_projection(h_s)), unit(self.teacher_projection(h_t))
 
-    def _scores(self, z_s: Tensor, z_t: Tensor, batch: Batch, clock: Clock) -> Tensor:
+    def _scores(self, z_s: Tensor, z_t: Tensor, rows: Rows, clock: Clock) -> Tensor:
         """Return <z, m_k> / tau of z_s, then of z_t, [2, B, 1+K]; k = 0 is the row itself."""
-        places = self._places(batch.index)[:, None]
-        places = torch.cat([places, self.drawn(batch.index, clock)], dim=1)  # [B, 1+K]
+        places = self._places(rows.index)[:, None]
+        places = torch.cat([places, self.drawn(rows.index, clock)], dim=1)  # [B, 1+K]
         pairs = (z_s, self.teacher_bank), (z_t, self.student_bank)
         products = [(bank[places] @ z[:, :, None])[..., 0] for z, bank in pairs]
         return torch.stack(products) / self.contrast_temperature

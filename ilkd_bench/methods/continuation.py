@@ -23,7 +23,7 @@ from torch import Tensor
 from ilkd_bench.functional.losses import cross_entropy, full
 from ilkd_bench.functional.schedules import falling_temperature, smoothing_factor
 from ilkd_bench.methods.base import Method, positive, share_below_one
-from ilkd_bench.types import Batch, Clock, Outputs, Spec
+from ilkd_bench.types import Clock, Outputs, Rows, Spec
 
 
 class ContinuationKD(Method):
@@ -57,15 +57,15 @@ class ContinuationKD(Method):
         psi = self.last_psi * (clock.epoch + 1) / follow
         return psi, smoothing_factor(temperature, self.max_temperature)
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         psi, phi = self.schedule(clock)
-        ce = cross_entropy(s.logits, batch.labels)
+        ce = cross_entropy(s.logits, rows.labels)
         if psi == 1:
             return {"ce": ce}
         distance = (full(s.logits) - phi * full(t.logits)).square().sum(-1)  # [B]
         follow = (distance - self.margin * phi).clamp_min(0).mean()
         return {"ce": psi * ce, "follow": (1 - psi) * follow}
 
-    def diagnose(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Any]:
+    def diagnose(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Any]:
         psi, phi = self.schedule(clock)
         return {"psi": psi, "phi": phi}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ilkd_bench.functional.losses import masked_cosine
 from ilkd_bench.methods.vanilla import Vanilla
-from ilkd_bench.types import Batch, Clock, Incompatible, Outputs, Spec
+from ilkd_bench.types import Clock, Incompatible, Outputs, Rows, Spec
 
 
 class TripleLoss(Vanilla):
@@ -36,6 +36,6 @@ class TripleLoss(Vanilla):
                 "of two hidden states needs equal widths"
             )
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         cosine = masked_cosine(s.hidden[-1], t.hidden[-1], s.mask)
-        return super().loss(s, t, batch, clock) | {"cosine": cosine}
+        return super().loss(s, t, rows, clock) | {"cosine": cosine}

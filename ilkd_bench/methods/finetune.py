@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ilkd_bench.functional.losses import cross_entropy
 from ilkd_bench.methods.base import Method
-from ilkd_bench.types import Batch, Clock, Outputs, Spec
+from ilkd_bench.types import Clock, Outputs, Rows, Spec
 
 
 class Finetune(Method):
@@ -17,5 +17,5 @@ class Finetune(Method):
     def __init__(self, student: Spec, teacher: Spec) -> None:
         super().__init__()
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        return {"ce": cross_entropy(s.logits, batch.labels)}
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
+        return {"ce": cross_entropy(s.logits, rows.labels)}

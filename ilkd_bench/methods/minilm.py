@@ -22,7 +22,7 @@ from ilkd_bench.functional.features import relations
 from ilkd_bench.functional.losses import relation_kl
 from ilkd_bench.methods.base import check_heads
 from ilkd_bench.methods.vanilla import Vanilla
-from ilkd_bench.types import Batch, Clock, Outputs, Spec
+from ilkd_bench.types import Clock, Outputs, Rows, Spec
 
 
 class MiniLM(Vanilla):
@@ -39,10 +39,10 @@ class MiniLM(Vanilla):
         super().__init__(student, teacher, temperature=temperature)
         check_heads(student, teacher, "relations between tokens")
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         scores_s, scores_t = (relations(x.queries[-1], x.keys[-1]) for x in (s, t))  # [B, A, T, T]
         values_s, values_t = (relations(x.values[-1], x.values[-1]) for x in (s, t))
-        return super().loss(s, t, batch, clock) | {
+        return super().loss(s, t, rows, clock) | {
             "attention": relation_kl(scores_s, scores_t, s.mask),
             "value": relation_kl(values_s, values_t, s.mask),
         }

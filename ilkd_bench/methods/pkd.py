@@ -25,7 +25,7 @@ from ilkd_bench.functional.losses import mse, normalized_mse
 from ilkd_bench.methods.base import common_space, one_of
 from ilkd_bench.methods.targets import TARGETS, replaced
 from ilkd_bench.methods.vanilla import Vanilla
-from ilkd_bench.types import Batch, Clock, Outputs, Spec
+from ilkd_bench.types import Clock, Outputs, Rows, Spec
 
 LAYER_MAPS: dict[str, Callable[..., list[int]]] = {
     "skip": layermaps.skip,
@@ -68,11 +68,11 @@ class PKD(Vanilla):
         drawn = {"seed": seed} if self.layer_map == "permuted" else {}
         return LAYER_MAPS[self.layer_map](*self.depths, **drawn)
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
-        taught = replaced(t.cls[:, self.layers(clock.seed)], batch, clock, target=self.target)
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
+        taught = replaced(t.cls[:, self.layers(clock.seed)], rows, clock, target=self.target)
         h_s = self.student_projection(s.cls[:, 1:-1])  # [B, m-1, H]
         h_t = self.teacher_projection(taught)  # [B, m-1, H]
-        return super().loss(s, t, batch, clock) | {"pkd": self.distance(h_s, h_t)}
+        return super().loss(s, t, rows, clock) | {"pkd": self.distance(h_s, h_t)}
 
-    def diagnose(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Any]:
+    def diagnose(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Any]:
         return {"layers": " ".join(map(str, self.layers(clock.seed)))}

@@ -30,7 +30,7 @@ from ilkd_bench.methods.base import (
     positive,
     share_below_one,
 )
-from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
+from ilkd_bench.types import Clock, Outputs, Phase, Rows, Spec
 
 
 class ProKD(Method):
@@ -61,9 +61,9 @@ class ProKD(Method):
         """Return the temperature of this epoch."""
         return falling_temperature(clock.epoch, clock.phase.epochs, self.max_temperature)
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         if clock.phase.name == "labels":
-            return {"ce": cross_entropy(s.logits, batch.labels)}
+            return {"ce": cross_entropy(s.logits, rows.labels)}
         temperature = self.temperature(clock)
         if self.smoothing == "factor":
             target = full(t.logits) * smoothing_factor(temperature, self.max_temperature)
@@ -71,7 +71,7 @@ class ProKD(Method):
             target = full(t.logits) / temperature
         return {"follow": mse(s.logits, target)}
 
-    def diagnose(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Any]:
+    def diagnose(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Any]:
         if clock.phase.name == "labels":
             return {}
         return {

@@ -27,7 +27,7 @@ from ilkd_bench.functional.layermaps import ORDERS, random_layers
 from ilkd_bench.functional.losses import unit
 from ilkd_bench.methods.base import one_of, positive
 from ilkd_bench.methods.vanilla import Vanilla
-from ilkd_bench.types import Batch, Clock, Outputs, Spec
+from ilkd_bench.types import Clock, Outputs, Rows, Spec
 
 RESAMPLE: dict[str, Callable[[Clock], tuple[int, ...]]] = {
     "epoch": lambda clock: (clock.seed, clock.epoch),
@@ -61,13 +61,13 @@ class Rail(Vanilla):
         """Return the teacher layers of this moment for student layers 1..m-1."""
         return random_layers(*self.depths, at=self.moment(clock), order=self.order)
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         z_s = unit(self.student_projection(self.arrange(s.mean[:, 1:-1])))  # [B, K, W]
         z_t = unit(self.teacher_projection(self.arrange(t.mean[:, self.layers(clock)])))
         rail = (z_s - z_t).square().sum(dim=(1, 2)).mean()
-        return super().loss(s, t, batch, clock) | {"rail": rail}
+        return super().loss(s, t, rows, clock) | {"rail": rail}
 
-    def diagnose(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Any]:
+    def diagnose(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Any]:
         layers = self.layers(clock)
         z_t = unit(self.teacher_projection(self.arrange(t.mean[:, layers])))
         spread = z_t.std(dim=0, correction=0).mean()  # 0: the projection has collapsed

@@ -18,7 +18,7 @@ from typing import Any
 
 from ilkd_bench.methods.base import positive
 from ilkd_bench.methods.vanilla import Vanilla
-from ilkd_bench.types import Batch, Clock, Outputs, Phase, Spec
+from ilkd_bench.types import Clock, Outputs, Phase, Rows, Spec
 
 
 class RCO(Vanilla):
@@ -43,5 +43,5 @@ class RCO(Vanilla):
             )
         ]
 
-    def diagnose(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Any]:
+    def diagnose(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Any]:
         return {"teacher_at": self.anchor_at(clock.epoch, clock.phase.epochs)}

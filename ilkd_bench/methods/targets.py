@@ -11,13 +11,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from ilkd_bench.functional.features import partners, random_like
-from ilkd_bench.types import Batch, Clock
+from ilkd_bench.types import Clock, Rows
 
 TARGETS = ("own", "shuffled", "random")
 """The teacher's vectors of the row itself, those of another row of the batch, or random ones."""
 
 
-def replaced(h: Tensor, batch: Batch, clock: Clock, *, target: str) -> Tensor:
+def replaced(h: Tensor, rows: Rows, clock: Clock, *, target: str) -> Tensor:
     """Return what the student shall imitate, for the teacher's vectors h.
 
     Args:
@@ -25,7 +25,7 @@ def replaced(h: Tensor, batch: Batch, clock: Clock, *, target: str) -> Tensor:
         target: one of `TARGETS`.
     """
     if target == "shuffled":
-        return h[partners(batch.index, at=(clock.seed, clock.epoch, clock.step)).to(h.device)]
+        return h[partners(rows.index, at=(clock.seed, clock.epoch, clock.step)).to(h.device)]
     if target == "random":
-        return random_like(h, batch.index, seed=clock.seed)
+        return random_like(h, rows.index, seed=clock.seed)
     return h

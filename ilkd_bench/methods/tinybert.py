@@ -31,7 +31,7 @@ from ilkd_bench.methods.base import (
     positive,
     share_below_one,
 )
-from ilkd_bench.types import Batch, Clock, Incompatible, Outputs, Phase, Spec
+from ilkd_bench.types import Clock, Incompatible, Outputs, Phase, Rows, Spec
 
 INSIDE = frozenset({"hidden", "queries", "keys"})
 
@@ -80,11 +80,11 @@ class TinyBERT(Method):
             Phase("predict", predict, needs, lr_factor=self.predict_lr_factor),
         ]
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         if clock.phase.name == "hint":
             return {"hidden": self._hidden(s, t), "attention": self._attention(s, t)}
         if self.from_labels:
-            return {"predict": cross_entropy(s.logits, batch.labels)}
+            return {"predict": cross_entropy(s.logits, rows.labels)}
         return {"predict": soft_kl(s.logits, t.logits, temperature=self.temperature)}
 
     def _hidden(self, s: Outputs, t: Outputs) -> Tensor:

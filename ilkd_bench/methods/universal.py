@@ -27,7 +27,7 @@ from ilkd_bench.functional.losses import cross_entropy, soft_kl
 from ilkd_bench.methods.base import intermediate_layers, one_of, positive
 from ilkd_bench.methods.rail import PerLayer
 from ilkd_bench.methods.vanilla import Vanilla
-from ilkd_bench.types import Batch, Clock, Outputs, Spec
+from ilkd_bench.types import Clock, Outputs, Rows, Spec
 
 
 class Universal(Vanilla):
@@ -59,14 +59,14 @@ class Universal(Vanilla):
             len(self.teacher_layers), teacher.width, teacher.classes
         )
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         h_s, h_t = self._layers(s, t)
         y_s = self.student_classifiers(h_s)  # [B, M, C]
         y_t = self.teacher_classifiers(h_t)  # [B, N, C]
         context = self._weights(h_s, h_t) @ y_t.detach()  # [B, M, C]
         distance = soft_kl(y_s.flatten(0, 1), context.flatten(0, 1), temperature=self.temperature)
-        labels = batch.labels.repeat_interleave(len(self.teacher_layers))
-        return super().loss(s, t, batch, clock) | {
+        labels = rows.labels.repeat_interleave(len(self.teacher_layers))
+        return super().loss(s, t, rows, clock) | {
             "universal": distance * len(self.student_layers),  # a sum over layers
             "pseudo": cross_entropy(y_t.flatten(0, 1), labels),
         }

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ilkd_bench.functional.losses import cross_entropy, soft_kl
 from ilkd_bench.methods.base import Method, positive
-from ilkd_bench.types import BadInput, Batch, Clock, Outputs, Phase, Spec
+from ilkd_bench.types import BadInput, Clock, Outputs, Phase, Rows, Spec
 
 
 class Vanilla(Method):
@@ -20,9 +20,9 @@ class Vanilla(Method):
         super().__init__()
         self.temperature = positive("temperature", temperature)
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         return {
-            "ce": cross_entropy(s.logits, batch.labels),
+            "ce": cross_entropy(s.logits, rows.labels),
             "kd": soft_kl(s.logits, t.logits, temperature=self.temperature),
         }
 

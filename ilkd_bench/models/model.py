@@ -15,7 +15,7 @@ from transformers import (
 from ilkd_bench.functional import features
 from ilkd_bench.functional.losses import full
 from ilkd_bench.models.layers import PROJECTIONS, watched
-from ilkd_bench.types import Outputs, Spec
+from ilkd_bench.types import Inputs, Outputs, Spec
 
 
 class Model(nn.Module):
@@ -45,7 +45,7 @@ class Model(nn.Module):
         offset = getattr(self.hf.base_model.embeddings, "padding_idx", None)
         return self.hf.config.max_position_embeddings - (0 if offset is None else offset + 1)
 
-    def outputs(self, inputs: dict[str, Tensor], needs: frozenset[str]) -> Outputs:
+    def outputs(self, inputs: Inputs, needs: frozenset[str]) -> Outputs:
         """Run the model on [B, T] inputs and return what `needs` names, besides the logits.
 
         Inputs that the architecture does not take (DistilBERT: segment numbers) are left out.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ilkd_bench.data import tasks
-from ilkd_bench.data.tasks import Rows, Task
+from ilkd_bench.data.tasks import Task, TextRows
 from ilkd_bench.plumbing import terminal
 from ilkd_bench.plumbing.command import complain, no_runs
 from ilkd_bench.plumbing.files import whole_file
@@ -76,7 +76,7 @@ class Filled:
     record: Done
     folder: Path
     task: Task
-    rows: Rows
+    rows: TextRows
 
 
 def prepare(

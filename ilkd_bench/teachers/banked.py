@@ -16,7 +16,7 @@ from ilkd_bench.plumbing.files import digest
 from ilkd_bench.plumbing.terminal import track
 from ilkd_bench.teachers.bank import FORMAT, Draft, Shapes, obtain
 from ilkd_bench.teachers.live import LOGITS, LiveTeacher, snapshot_at
-from ilkd_bench.types import Outputs, Phase, Spec
+from ilkd_bench.types import Outputs, Phase, Spec, TrainingBatch
 
 log = logging.getLogger(__name__)
 BANKED = frozenset({"logits", "cls", "mean"})
@@ -69,7 +69,7 @@ class BankTeacher:
             self._arrays[name] = torch.from_numpy(np.array(array)).to(device)
 
     def outputs(
-        self, batch: dict[str, Any], needs: frozenset[str], at: float | None = None
+        self, batch: TrainingBatch, needs: frozenset[str], at: float | None = None
     ) -> Outputs:
         """Return what the teacher showed for these rows; see `LiveTeacher.outputs`.
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from safetensors.torch import load_file
 
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import digest, file_hash
-from ilkd_bench.types import Outputs, Spec
+from ilkd_bench.types import Outputs, Spec, TrainingBatch
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class LiveTeacher:
 
     @torch.no_grad()
     def outputs(
-        self, batch: dict[str, Any], needs: frozenset[str], at: float | None = None
+        self, batch: TrainingBatch, needs: frozenset[str], at: float | None = None
     ) -> Outputs:
         """Return what the teacher shows for a batch, its logits in the task's label order.
 
@@ -138,5 +138,5 @@ class Teacher(Protocol):
     def to(self, device: torch.device) -> None: ...
 
     def outputs(
-        self, batch: dict[str, Any], needs: frozenset[str], at: float | None = None
+        self, batch: TrainingBatch, needs: frozenset[str], at: float | None = None
     ) -> Outputs: ...

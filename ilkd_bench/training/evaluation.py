@@ -22,13 +22,13 @@ from ilkd_bench.plumbing.files import whole_file
 from ilkd_bench.plumbing.terminal import track
 from ilkd_bench.teachers.live import Teacher
 from ilkd_bench.training.module import Score
-from ilkd_bench.types import BadInput, Outputs
+from ilkd_bench.types import BadInput, Outputs, TrainingBatch
 
 log = logging.getLogger(__name__)
 
 
 def predict(
-    outputs: Callable[[dict[str, Any]], Outputs], split: Split, batch_size: int, device: Any
+    outputs: Callable[[TrainingBatch], Outputs], split: Split, batch_size: int, device: Any
 ) -> Tensor:
     """Return the logits of a whole split in row order, [N, C] on the CPU.
 

@@ -16,7 +16,7 @@ from ilkd_bench.functional.schedules import linear_warmup
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.model import Model
 from ilkd_bench.teachers.live import Teacher
-from ilkd_bench.types import Batch, Clock, Outputs, Phase
+from ilkd_bench.types import Clock, Outputs, Phase, Rows, TrainingBatch
 
 Score = Callable[[Tensor, Tensor], dict[str, float]]
 """(logits [N, C], labels [N]) -> metrics by name."""
@@ -46,15 +46,15 @@ def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> T
 
 
 def both_outputs(
-    student: Model, teacher: Teacher | None, batch: dict[str, Any], clock: Clock
-) -> tuple[Outputs, Outputs, Batch]:
+    student: Model, teacher: Teacher | None, batch: TrainingBatch, clock: Clock
+) -> tuple[Outputs, Outputs, Rows]:
     """Return what the student, the teacher (None where not needed) and the batch give a loss."""
     phase, t = clock.phase, None
     if phase.needs and teacher is not None:
         at = None if phase.teacher_at is None else phase.teacher_at(clock.epoch)
         t = teacher.outputs(batch, phase.needs, at)
     s = student.outputs(batch["student"], phase.needs)
-    return s, cast(Outputs, t), Batch(batch["labels"], batch["index"])
+    return s, cast(Outputs, t), Rows(batch["labels"], batch["index"])
 
 
 class DistillModule(pl.LightningModule):
@@ -146,7 +146,7 @@ class DistillModule(pl.LightningModule):
         self._diagnosis: dict[str, Any] = {}
         self._started = time.perf_counter()
 
-    def training_step(self, batch: dict[str, Any], number: int) -> Tensor:
+    def training_step(self, batch: TrainingBatch, number: int) -> Tensor:
         """Return the weighted loss of a batch."""
         terms = self.terms(batch, diagnose=number == 0)
         total = weighted_sum(terms, self.weights)
@@ -156,7 +156,7 @@ class DistillModule(pl.LightningModule):
             self._sums[name] = self._sums.get(name, 0) + value.detach() * rows
         return total
 
-    def terms(self, batch: dict[str, Any], *, diagnose: bool = False) -> dict[str, Tensor]:
+    def terms(self, batch: TrainingBatch, *, diagnose: bool = False) -> dict[str, Tensor]:
         """Return the method's unweighted terms for a batch, computed in float32.
 
         The method may then remember the batch, so this is called once per training step.
@@ -190,7 +190,7 @@ class DistillModule(pl.LightningModule):
         self._logits: list[Tensor] = []
         self._labels: list[Tensor] = []
 
-    def validation_step(self, batch: dict[str, Any], number: int) -> None:
+    def validation_step(self, batch: TrainingBatch, number: int) -> None:
         """Collect predictions; scores are never means over batches."""
         self._logits.append(self.student.outputs(batch["student"], frozenset()).logits.cpu())
         self._labels.append(batch["labels"].cpu())

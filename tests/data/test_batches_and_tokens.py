@@ -17,7 +17,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from ilkd_bench.data import grammar, tasks
 from ilkd_bench.data import tokens as token_files
 from ilkd_bench.data.batches import EpochBatches, Split, batch_order, loader, sorted_batches
-from ilkd_bench.data.tasks import Rows, Task
+from ilkd_bench.data.tasks import Task, TextRows
 from ilkd_bench.data.tokens import Encoded, _tokenise, encode, tokenizer_fingerprint
 from ilkd_bench.models import build
 from ilkd_bench.settings import identity
@@ -26,9 +26,9 @@ from ilkd_bench.types import BadInput
 LENGTHS = np.random.default_rng(0).integers(3, 60, 101)
 
 
-def rows(*columns: Sequence[str]) -> Rows:
+def rows(*columns: Sequence[str]) -> TextRows:
     count = len(columns[0])
-    return Rows([list(c) for c in columns], np.arange(count) % 2, np.arange(count))
+    return TextRows([list(c) for c in columns], np.arange(count) % 2, np.arange(count))
 
 
 def tokenizer(words: Sequence[str] = tuple(toys.WORDS)) -> PreTrainedTokenizerFast:

@@ -20,7 +20,7 @@ from ilkd_bench.jobs import plan
 from ilkd_bench.methods.codir import CoDIR, mixed
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import loop, train
-from ilkd_bench.types import BadInput, Batch, Clock, Outputs, Phase
+from ilkd_bench.types import BadInput, Clock, Outputs, Phase, Rows
 
 PHASE = Phase("distill", 4, frozenset({"logits", "cls"}))
 NUMBERS = torch.tensor([40, 3, 8, 21, 5, 13, 2, 34])  # as with limit_train, and in no order
@@ -40,10 +40,10 @@ def at(step: int, *, epoch: int = 0, seed: int = 0) -> Clock:
     return Clock(PHASE, epoch=epoch, step=step, steps=100, seed=seed)
 
 
-def batch(index: list[int], classes: int = 3) -> Batch:
+def batch(index: list[int], classes: int = 3) -> Rows:
     places = [NUMBERS.tolist().index(number) for number in index]
     labels = LABELS[places] if classes > 1 else torch.linspace(0, 5, 8)[places]
-    return Batch(labels, torch.tensor(index))
+    return Rows(labels, torch.tensor(index))
 
 
 def shown(method: CoDIR, rows: int, seed: int = 0) -> tuple[Outputs, Outputs]:
@@ -227,7 +227,7 @@ def trained(folder: Path, seen: list[tuple[int, int]], kill: tuple[int, int] | N
     student, model = toys.model(layers=2), toys.model(layers=4, seed=1)
 
     class Watched(CoDIR):
-        def remember(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> None:
+        def remember(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> None:
             assert not torch.is_grad_enabled()
             super().remember(s, t, batch, clock)
             seen.append((clock.epoch, clock.step))

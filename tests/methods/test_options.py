@@ -12,7 +12,7 @@ import toys
 from closeness import RELATIVE, close
 
 from ilkd_bench.functional.features import partners, random_like
-from ilkd_bench.types import BadInput, Batch, Clock, Incompatible, Outputs, Spec
+from ilkd_bench.types import BadInput, Clock, Incompatible, Outputs, Rows, Spec
 
 WRONG = [
     ("vanilla_checkpoint", {"teacher_at": 0}, "method.teacher_at=0: allowed is a number above 0"),
@@ -450,7 +450,7 @@ def test_continuation_forgives_within_the_margin_row_by_row() -> None:
     mask = torch.ones(3, 1)
     s = Outputs(torch.zeros(3, 2), mask)
     t = Outputs(torch.tensor([[3.0, 0.0], [0.0, 1.0], [2.0, 2.0]]), mask)
-    batch = Batch(labels=torch.tensor([0, 1, 0]), index=torch.arange(3))
+    batch = Rows(labels=torch.tensor([0, 1, 0]), index=torch.arange(3))
     terms = method.loss(s, t, batch, toys.clock(phase))
     # 9 - 4, 1 - 4, 8 - 4: (5 + 0 + 4) / 3, times 3/4; ce ln 2, times 1/4
     assert terms["follow"].item() == pytest.approx(0.75 * 3, rel=RELATIVE)

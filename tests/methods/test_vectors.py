@@ -11,7 +11,7 @@ import pytest
 import torch
 import toys
 
-from ilkd_bench.types import Batch, Clock, Spec
+from ilkd_bench.types import Clock, Rows, Spec
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 FILES = {path.stem: json.loads(path.read_text("utf-8")) for path in VECTORS.glob("*.json")}
@@ -69,7 +69,7 @@ def test_terms_are_those_of_the_vector(name: str, case: dict[str, Any]) -> None:
     terms = method.loss(
         side(inputs["student"]).outputs(phase.needs),
         side(inputs["teacher"]).outputs(phase.needs) if phase.needs else None,
-        Batch(labels=labels, index=index),
+        Rows(labels=labels, index=index),
         clock,
     )
     found = {key: value.item() for key, value in terms.items()}

@@ -19,7 +19,7 @@ import toys
 from closeness import close, tolerance
 
 from ilkd_bench.data.batches import Split
-from ilkd_bench.data.tasks import Rows
+from ilkd_bench.data.tasks import TextRows
 from ilkd_bench.data.tokens import Encoded, encode
 from ilkd_bench.models.build import word_tokenizer
 from ilkd_bench.models.model import Model
@@ -216,10 +216,10 @@ def test_what_a_bank_shows_can_be_written_to_without_harm(tmp_path: Path) -> Non
 # ---------------------------------------------------------------------------------- never mixed up
 
 
-def texts(count: int = 12) -> Rows:
+def texts(count: int = 12) -> TextRows:
     generator = np.random.default_rng(5)
     lines = [" ".join(generator.choice(toys.WORDS, 2 + n % 9)) for n in range(count)]
-    return Rows([lines], np.arange(count) % 2, np.arange(count))
+    return TextRows([lines], np.arange(count) % 2, np.arange(count))
 
 
 def test_every_row_is_the_right_one_for_two_teachers_tokenizers_and_lengths(

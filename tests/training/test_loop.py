@@ -24,7 +24,7 @@ from ilkd_bench.models.model import Model
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import evaluation, loop
 from ilkd_bench.training.module import DistillModule, Optimisation
-from ilkd_bench.types import Batch, Clock, Outputs, Phase
+from ilkd_bench.types import Clock, Outputs, Phase, Rows
 
 
 class Watched(Finetune):
@@ -34,9 +34,9 @@ class Watched(Finetune):
         super().__init__(toys.spec(2), toys.spec(3))
         self._watch = watch
 
-    def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+    def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         self._watch(s, t, clock)
-        return super().loss(s, t, batch, clock)
+        return super().loss(s, t, rows, clock)
 
 
 def scripted(scores: Iterable[float]) -> Callable[[Tensor, Tensor], dict[str, float]]:
@@ -239,7 +239,7 @@ def test_a_loss_that_is_not_finite_ends_the_training_with_a_hint(
     value: float, tmp_path: Path
 ) -> None:
     class Broken(Finetune):
-        def loss(self, s: Outputs, t: Outputs, batch: Batch, clock: Clock) -> dict[str, Tensor]:
+        def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
             return {"ce": s.logits.sum() * value}
 
     student = toys.model()
