@@ -90,8 +90,8 @@ def _all_text(value: Any) -> bool:
 
 Text = Annotated[str | None, _kept(lambda v: isinstance(v, str), None)]
 Words = Annotated[list[str] | None, _kept(_all_text, None)]
-Number = Annotated[float | None, _kept(is_number, None)]
-Numbers = Annotated[dict[str, float], BeforeValidator(_numbers)]
+Number = Annotated[int | float | None, _kept(is_number, None)]  # an int stays one
+Numbers = Annotated[dict[str, int | float], BeforeValidator(_numbers)]
 Facts = Annotated[dict[str, Any], _kept(lambda v: isinstance(v, dict), {})]
 
 
@@ -175,7 +175,7 @@ class Measured(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    scores: Annotated[dict[str, dict[str, float]], BeforeValidator(_scores)]
+    scores: Annotated[dict[str, dict[str, int | float]], BeforeValidator(_scores)]
     monitor: Annotated[str, BeforeValidator(_monitor)]
     teacher: Facts = {}
     best_epoch: Number = None
@@ -234,7 +234,9 @@ def record_of(content: dict[str, Any], folder: str = "") -> Record:
     config = content.get("config")
     if content["schema"] != SCHEMA:
         try:
-            config = upgraded(content["config"], content.get("precision"))
+            config = upgraded(_settings(config), content.get("precision"))
+        except PydanticCustomError as flaw:
+            raise Damaged(flaw.message()) from flaw
         except (KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"its settings are not whole ({error})") from error
     kind: type[Record] = Record
@@ -251,7 +253,10 @@ def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
     if first["type"] == "flaw":
         return first["msg"]
-    return f"its {'.'.join(map(str, first['loc']))} is wrong: {first['msg']}"
+    where = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"its {where} is missing"
+    return f"its {where} is wrong: {first['msg']}"
 
 
 def read_record(folder: Path) -> Record | None:

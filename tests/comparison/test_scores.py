@@ -292,6 +292,11 @@ FLAWS = {
             ["precision"],
         )
     },
+    "without an id": (json.dumps(without(GOOD, "id")), "its id is missing"),
+    "of schema 1 and without a pair": (
+        json.dumps(without(GOOD | {"schema": 1}, "config", "student")),
+        "its config.student.name is missing",
+    ),
     "without a seed": (json.dumps(without(GOOD, "config", "seed")), "its config.seed is no number"),
     "without settings": (json.dumps(without(GOOD, "config")), "its config.teacher.name is missing"),
     "whose settings are a list": (

@@ -235,7 +235,7 @@ def test_two_hundred_done_runs_are_skipped_in_little_time(
     words = ["-m", *toys.small(tmp_path, "method=pkd,alp", "seed=range(100)")]
     for job in plan.plan(words):
         write_record(job.folder, job.record_with(status="done", **MEASURED))
-    groups.defaults.cache_clear()
+    groups._defaults.cache_clear()
     started = time.process_time()  # not the time that others have the core
     assert run.main(words) == 0
     taken = time.process_time() - started
