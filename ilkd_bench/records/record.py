@@ -210,6 +210,11 @@ class Measured(BaseModel):
 class Done(Measured, Record):
     """The record of a run that is done."""
 
+    @property
+    def rank(self) -> tuple[float, str]:
+        """What the best of several runs has the greatest of; of equal scores one is the best."""
+        return self.dev_score, f"s{self.config['seed']}-{self.id}"
+
     def model_post_init(self, context: Any) -> None:
         """Require that the task has all splits that were scored.
 

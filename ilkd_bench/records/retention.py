@@ -33,7 +33,7 @@ def tidy(folder: Path, rule: str) -> None:
         for run, other in siblings.items()
         if isinstance(other, Done) and cell(other.config) == its_cell
     }
-    best = max(rivals, key=lambda run: (rivals[run].dev_score, run.name), default=folder)
+    best = max(rivals, key=lambda run: rivals[run].rank, default=folder)
     for run in rivals:
         if run != best:
             shutil.rmtree(run / "student", ignore_errors=True)

@@ -25,7 +25,7 @@ def choose(
     """Return the run of each task, chosen on dev as the tables do.
 
     Learning rate and batch size by the mean over seeds, then the best seed; of equal ones the one
-    that `students.tidy` keeps.
+    that `retention.tidy` keeps.
 
     Args:
         records: with their `folder`, as `load_records` returns them.
@@ -94,10 +94,7 @@ def _best(task: str, records: list[Done]) -> Done:
     ids = {record.id: record for record in records}
     summary = scores.summarise(scores.frame(records))
     best = [
-        max(
-            map(ids.__getitem__, row.split()),
-            key=lambda r: (r.dev_score, f"s{r.config['seed']}-{r.id}"),
-        )
+        max(map(ids.__getitem__, row.split()), key=lambda record: record.rank)
         for row in summary[summary["monitor"]]["ids"]
     ]
     if len(best) == 1:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ilkd_bench.jobs import job as jobs
+from ilkd_bench.records.record import Measured
 from ilkd_bench.teachers import bank
 
 FOLDER = Path(os.environ["SABOTAGE"])
@@ -233,7 +234,7 @@ def in_training() -> None:
 def without_training() -> None:
     """Put a run that does nothing in place of the training."""
 
-    def train(run: Any, folder: Path) -> dict[str, Any]:
+    def train(run: Any, folder: Path) -> Measured:
         at("run")
         (folder / "student").mkdir(exist_ok=True)
         (folder / "student" / "model.safetensors").write_bytes(b"weights")
@@ -241,12 +242,13 @@ def without_training() -> None:
         if "SABOTAGE_BYTES" in os.environ:  # to fill a disk
             (folder / "student" / "more").write_bytes(b"x" * int(os.environ["SABOTAGE_BYTES"]))
         at("end")
-        return {
+        measured = {
             "scores": {"dev": {"accuracy": (1 + run.seed) / 16, "n": 4}},
             "monitor": "dev/accuracy",
             "teacher": {"dev": {"accuracy": 0.9, "n": 4}},
             "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
         }
+        return Measured.model_validate(measured)
 
     import ilkd_bench.training
 

@@ -12,7 +12,7 @@ import toys
 from ilkd_bench import run
 from ilkd_bench.jobs import plan
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import write_record
+from ilkd_bench.records.record import Measured, write_record
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput
 
@@ -164,17 +164,18 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int, int]]:
             return int(error.code or 0)
         return 0
 
-    def measure(run: Any, folder: Path) -> dict[str, Any]:
+    def measure(run: Any, folder: Path) -> Measured:
         done.append((run.lr, run.batch_size, run.seed))
         if run.lr > 0.5:
             raise FloatingPointError("the loss is not finite")
         score = {(1e-3, 8): 0.5, (1e-3, 16): 0.6, (2e-3, 8): 0.8, (2e-3, 16): 0.7}
-        return {
+        measured = {
             "scores": {"dev": {"accuracy": score[run.lr, run.batch_size], "n": 4}},
             "monitor": "dev/accuracy",
             "teacher": TEACHER,
             "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
         }
+        return Measured.model_validate(measured)
 
     monkeypatch.setattr(processes, "alone", alone)
     monkeypatch.setattr(train, "train", measure)

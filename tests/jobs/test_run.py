@@ -17,7 +17,7 @@ from ilkd_bench import run
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import execute, summary
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import Record, record_of, write_record
+from ilkd_bench.records.record import Measured, Record, record_of, write_record
 from ilkd_bench.settings import identity
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput, Incompatible
@@ -54,12 +54,12 @@ class Trainings:
         self.errors: dict[str, BaseException] = {}
         monkeypatch.setattr(train, "train", self)
 
-    def __call__(self, run: Any, folder: Path) -> dict[str, Any]:
+    def __call__(self, run: Any, folder: Path) -> Measured:
         name = run.method.name
         self.calls.append(name)
         if name in self.errors:
             raise self.errors[name]
-        return MEASURED
+        return Measured.model_validate(MEASURED)
 
 
 @pytest.fixture
@@ -174,9 +174,9 @@ def test_a_run_is_marked_as_running_while_it_runs(
 ) -> None:
     seen = []
 
-    def look(run: Any, folder: Path) -> dict[str, Any]:
+    def look(run: Any, folder: Path) -> Measured:
         seen.append(json.loads((folder / "record.json").read_text())["status"])
-        return MEASURED
+        return Measured.model_validate(MEASURED)
 
     monkeypatch.setattr(train, "train", look)
     assert command(monkeypatch, *toys.small(tmp_path)) == 0
@@ -230,11 +230,11 @@ def test_a_run_is_held_while_it_goes_on(
     second = FileLock(job.folder.with_name(f".{job.folder.name}.lock"))
     outcomes = []
 
-    def measured(run: Any, folder: Path) -> dict[str, Any]:
+    def measured(run: Any, folder: Path) -> Measured:
         with pytest.raises(Timeout):
             second.acquire(timeout=0)
         outcomes.append("held")
-        return MEASURED
+        return Measured.model_validate(MEASURED)
 
     monkeypatch.setattr(train, "train", measured)
     record = execute(job)

@@ -15,7 +15,7 @@ from ilkd_bench import run
 from ilkd_bench.jobs import plan, sweep
 from ilkd_bench.jobs.sweep import Sweep
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import read_record, write_record
+from ilkd_bench.records.record import Measured, read_record, write_record
 from ilkd_bench.settings import groups
 from ilkd_bench.training import train
 
@@ -41,9 +41,9 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             return int(error.code or 0)
         return 0
 
-    def measure(run: Any, folder: Path) -> dict[str, Any]:
+    def measure(run: Any, folder: Path) -> Measured:
         names.append(f"{run.method.name}-{run.seed}")
-        return MEASURED
+        return Measured.model_validate(MEASURED)
 
     monkeypatch.setattr(processes, "alone", alone)
     monkeypatch.setattr(train, "train", measure)

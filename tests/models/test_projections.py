@@ -360,7 +360,7 @@ def test_what_cannot_be_had_is_refused_at_once(word: str, message: str, tmp_path
 def test_a_run_with_the_demo_pair(name: str, tmp_path: Path) -> None:
     words = (f"method={name}", "epochs=2", *(("student.width=32",) * (name != "distilbert")))
     job = planned(tmp_path, *words)
-    record = train.train(job.run, job.folder)
+    record = train.train(job.run, job.folder).model_dump()
     assert record["teacher"]["outputs"] == "live"
     assert 0 <= record["scores"]["dev"]["accuracy"] <= 1
 

@@ -139,7 +139,7 @@ def demo(folder: Path) -> str:
     """Do a run of the demo pair and return its folder."""
     (job,) = plan.plan(toys.small(folder, "method=vanilla", "trainer.accelerator=cpu"))
     job.folder.mkdir(parents=True)
-    measured = train.train(job.run, job.folder)
+    measured = train.train(job.run, job.folder).model_dump()
     write_record(job.folder, job.record_with(status="done", **measured))
     return str(job.folder.relative_to(folder))
 

@@ -46,7 +46,7 @@ class Run:
         )
         job.folder.mkdir(parents=True)
         self.folder, self.lr = job.folder, job.run.lr
-        self.record = train.train(job.run, job.folder)
+        self.record = train.train(job.run, job.folder).model_dump()
         self.history = pd.read_csv(job.folder / "history.csv").drop(columns="seconds")
         self.weights = load_file(job.folder / "student/model.safetensors")
 

@@ -171,7 +171,7 @@ def test_labels_in_another_order_are_put_right(family: str) -> None:
 
 
 def ran(job: Any) -> dict[str, Any]:
-    return train.train(job.run, job.folder)
+    return train.train(job.run, job.folder).model_dump()
 
 
 @pytest.mark.runs

@@ -47,7 +47,7 @@ def test_minilm_learns_from_itself_on_real_rows(tmp_path: Path) -> None:
         ]
     )
     job.folder.mkdir(parents=True)
-    measured = train.train(job.run, job.folder)
+    measured = train.train(job.run, job.folder).model_dump()
     write_record(job.folder, {"schema": 1, "status": "done", "config": job.run.identity} | measured)
     record = read_record(job.folder)
     assert record is not None

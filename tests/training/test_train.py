@@ -71,7 +71,7 @@ def own(folder: Path, teacher: Path, student: Path, *words: str) -> Job:
 
 def go(job: Job) -> dict[str, Any]:
     job.folder.mkdir(parents=True, exist_ok=True)
-    return train.train(job.run, job.folder)
+    return train.train(job.run, job.folder).model_dump()
 
 
 @pytest.fixture
