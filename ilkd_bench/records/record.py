@@ -239,7 +239,7 @@ def record_of(content: dict[str, Any], folder: str = "") -> Record:
             raise Damaged(flaw.message()) from flaw
         except (KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"its settings are not whole ({error})") from error
-    kind = Record
+    kind: type[Record] = Record
     if content["status"] == "done":
         kind = Done
         content = {"scores": None, "monitor": None} | content  # what is missing is told as a flaw

@@ -62,6 +62,10 @@ Clip = Annotated[
 ]
 Flag = Annotated[bool, allowed(lambda v: isinstance(v, bool), "true or false")]
 Folder = Annotated[str, allowed(lambda v: isinstance(v, str) and v != "", "a folder")]
+PluginFolder = Annotated[
+    str | None,
+    allowed(lambda v: v is None or (isinstance(v, str) and v != ""), "a folder, or null"),
+]
 Name = Annotated[
     str,
     allowed(

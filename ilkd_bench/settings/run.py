@@ -20,11 +20,11 @@ from ilkd_bench.settings.checks import (
     Length,
     Limit,
     Name,
+    PluginFolder,
     Positive,
     Precision,
     Ratio,
     Seed,
-    allowed,
     one_of,
     refusal,
 )
@@ -164,7 +164,7 @@ class Run(Science):
     force: Flag
     fail_fast: Flag
     protocol: Annotated[str, one_of("full", "select_then_repeat")]
-    plugins: Annotated[str | None, allowed(lambda v: v is None or v != "", "a folder, or null")]
+    plugins: PluginFolder
     trainer: Trainer
     logger: NoLogger | WandB = Field(discriminator="name")
     data: dict[str, str] = Field(exclude=True)  # fingerprint of each split
