@@ -33,7 +33,7 @@ LIGHT = [
     *(module for module in MODULES if module.startswith(TORCH_FREE)),
     *(verb for verb in VERBS if verb != "analyse"),
     *("data.tasks", "data.grammar", "teachers.bank", "types", "training.wandb_process"),
-    *("students.card", "students.export", "students.glue", "students.load", "students.select"),
+    *("students.export", "students.glue", "students.load", "students.select"),
 ]
 """What must answer fast, or read results where no torch is."""
 

@@ -37,7 +37,7 @@ SIZES: dict[str, Any] = {
 
 
 def takd(assistants: Any, student: int = 6, teacher: int = 12) -> TAKD:
-    return TAKD(toys.spec(student), toys.spec(teacher), temperature=1, assistants=make_teacher)
+    return TAKD(toys.spec(student), toys.spec(teacher), temperature=1, assistants=assistants)
 
 
 @pytest.mark.parametrize(
