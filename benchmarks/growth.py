@@ -119,6 +119,6 @@ def _do(words: list[str]) -> dict[str, float]:
     started = time.perf_counter()
     for job in plan.plan(words):
         record = execute(job)
-        if record["status"] != "done":
-            raise RuntimeError(record["reason"])
+        if record is None or record.status != "done":
+            raise RuntimeError(f"{job.folder}: {record and record.reason}")
     return _measured(0.0, started)
