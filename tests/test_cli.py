@@ -112,7 +112,7 @@ def test_a_sweep_ends_with_a_record_per_run(swept: tuple[Path, dict[str, Any]]) 
         own = {word.lower() for word in record["argv"]}  # Hydra writes true as True
         assert own == {*toys.SMALL, f"method={method}", f"seed={seed}"}
         assert all(value >= 0 for value in record["seconds"].values())
-        assert set(record["seconds"]) == {"train", "teacher", "evaluate"}
+        assert set(record["seconds"]) == {"setup", "teacher", "train", "evaluate"}
         assert {"torch", "transformers", "python"} <= set(record["versions"])
         assert record["device"].startswith("cpu") and record["examples_per_second"] > 0
         for name in ("history.csv", "run.log", "predictions/dev.parquet"):
