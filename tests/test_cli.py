@@ -273,7 +273,10 @@ def test_the_same_command_again_trains_nothing_and_changes_no_file(copy: Path) -
 def test_a_run_by_itself_repeats_the_one_of_the_sweep_bit_for_bit(
     swept: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    """In a fresh process, with other folders, a teacher of its own, and words in another order."""
+    """In a fresh process, with other folders, a teacher of its own, and words in another order.
+
+    All that is computed has the same shapes, on one thread of this machine.
+    """
     where = [f"results_dir={tmp_path / 'other'}", f"cache_dir={tmp_path / 'cache'}"]
     seed = kept(swept[0], "rail_l")
     words = [*where, f"seed={seed}", "method=rail_l", *reversed(toys.SMALL)]

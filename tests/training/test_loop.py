@@ -83,6 +83,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    """Compare to the last bit: copies, or trainings with the same steps in this process."""
     return a.keys() == b.keys() and all(torch.equal(value, b[name]) for name, value in a.items())
 
 

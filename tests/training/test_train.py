@@ -255,7 +255,7 @@ def test_following_a_teacher_s_training_needs_a_recipe(
 
 
 def facts(job: Job, record: dict[str, Any]) -> tuple[Any, ...]:
-    """All that a run measured, without times."""
+    """All that a run measured, without times; the same to the last bit in this process."""
     history = pd.read_csv(job.folder / "history.csv").drop(columns="seconds")
     predictions = {
         path.name: path.read_bytes() for path in (job.folder / "predictions").rglob("*.parquet")
