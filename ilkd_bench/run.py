@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import hydra
@@ -84,6 +85,7 @@ def main(argv: Sequence[str]) -> int:
             if elsewhere:
                 sys.argv += wandb_group.words(jobs[0].run)
                 hydra_main()
+                jobs = [replace(job) for job in jobs]  # where they lie now: `auto` was told there
             else:
                 Sweep(jobs).carry_out()
             if plan.repeats(argv):
