@@ -17,7 +17,7 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.hardware import precision_here
 from ilkd_bench.settings import groups
-from ilkd_bench.settings import run as settings_run
+from ilkd_bench.settings.run import MethodSettings
 from ilkd_bench.teachers.banked import banked, can_bank
 from ilkd_bench.teachers.finetuned import save_weights
 from ilkd_bench.teachers.live import LiveTeacher
@@ -82,7 +82,7 @@ def _step(
     name: str, live: LiveTeacher, plain: Model, rows: Any, folder: Path, device: torch.device
 ) -> tuple[Callable[[dict[str, Any]], None], str]:
     """Return a whole training step of a method, with a student and an optimiser of its own."""
-    about = settings_run.Method(**config(*PAIR, f"method={name}")["method"])
+    about = MethodSettings(**config(*PAIR, f"method={name}")["method"])
     student = copy.deepcopy(plain).train().to(device)
     method: Method = about.build(student=student.spec, teacher=live.spec)
     method.prepare(rows.labels, rows.index)

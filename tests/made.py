@@ -15,6 +15,7 @@ from ilkd_bench.records.folders import run_folder
 from ilkd_bench.records.record import load_records
 from ilkd_bench.reporting.tables.papers import Column
 from ilkd_bench.settings import groups, identity
+from ilkd_bench.settings.schema import SCHEMA
 
 
 def record(
@@ -66,7 +67,7 @@ def record(
         "limit_eval": None,
     } | other
     found: dict[str, Any] = {
-        "schema": identity.SCHEMA,
+        "schema": SCHEMA,
         "id": identity.run_id(config),
         "status": status,
         "reason": None if status == "done" else "because",

@@ -23,7 +23,7 @@ from ilkd_bench.data.tokens import Encoded, encode
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models import build
 from ilkd_bench.models.model import Model
-from ilkd_bench.settings import run as settings_run
+from ilkd_bench.settings.run import MethodSettings
 from ilkd_bench.teachers import finetuned
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import inputs
@@ -75,7 +75,7 @@ def method(name: str, of: Pair) -> Method:
     """
     sizes = {"student": of.student.spec, "teacher": of.teacher.spec}
     with build.seeded(0):
-        chosen: Method = settings_run.Method(**method_settings(name)).build(**sizes)
+        chosen: Method = MethodSettings(**method_settings(name)).build(**sizes)
         chosen.prepare(of.split.labels, of.split.index)
     return chosen
 

@@ -25,9 +25,8 @@ from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import write_json
 from ilkd_bench.records.folders import Damaged, examine, run_folders
 from ilkd_bench.settings import groups, plugins
-from ilkd_bench.settings import run as settings_run
-from ilkd_bench.settings.run import Run
-from ilkd_bench.training.loop import Settings
+from ilkd_bench.settings.run import MethodSettings, Run
+from ilkd_bench.training.loop import FitSettings
 from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import Clock, Outputs, Phase, Rows, Spec
 
@@ -107,7 +106,7 @@ def method_settings(name: str) -> dict[str, Any]:
 
 def method(name: str, student: Spec, teacher: Spec, **changes: Any) -> Method:
     """A method as its YAML states it, with some settings changed."""
-    settings = settings_run.Method(**method_settings(name) | changes)
+    settings = MethodSettings(**method_settings(name) | changes)
     return settings.build(student=student, teacher=teacher)
 
 
@@ -295,7 +294,7 @@ def splits(rows: int = 24, *, classes: int = 2) -> dict[str, Split]:
     }
 
 
-def fit_settings(**changes: Any) -> Settings:
+def fit_settings(**changes: Any) -> FitSettings:
     """How the toy models are trained."""
     chosen: dict[str, Any] = {
         "seed": 0,
@@ -308,4 +307,4 @@ def fit_settings(**changes: Any) -> Settings:
         "workers": 0,
         "eval_batch_size": 4,
     }
-    return Settings(**(chosen | changes))
+    return FitSettings(**(chosen | changes))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,10 +10,6 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from ilkd_bench.data.tokens import Encoded
 from ilkd_bench.types import Inputs, TrainingBatch
-
-if TYPE_CHECKING:
-    pass
-
 
 BUCKET = 50
 """Batches that are sorted by length together; more pads less and mixes rows less."""

@@ -21,10 +21,10 @@ def require_importable(jobs: Sequence[Job]) -> None:
         BadInput: that is not possible.
     """
     targets = {
-        group.target
+        group.constructor
         for job in jobs
         for group in (job.run.teacher, job.run.student, job.run.method)
-        if plugins.of_plugins(group.target) and not job.is_done(read_record(job.folder))
+        if plugins.of_plugins(group.constructor) and not job.is_done(read_record(job.folder))
     }
     if not targets:
         return

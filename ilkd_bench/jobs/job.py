@@ -19,8 +19,9 @@ from ilkd_bench.records.folders import run_folder, set_aside
 from ilkd_bench.records.record import Done, Record, read_record, record_of, write_record
 from ilkd_bench.settings import plugins
 from ilkd_bench.settings.checks import PRECISIONS
-from ilkd_bench.settings.identity import SCHEMA, former, run_id
+from ilkd_bench.settings.identity import former, run_id
 from ilkd_bench.settings.run import Run
+from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.types import BadInput, Incompatible
 
 log = logging.getLogger("ilkd_bench")

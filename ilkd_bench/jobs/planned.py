@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from ilkd_bench.jobs.plan import plan
 from ilkd_bench.plumbing.command import run_line
-from ilkd_bench.records.listing import Run, described, look
+from ilkd_bench.records.listing import Listed, described, look
 from ilkd_bench.types import BadInput
 
 
-def planned(words: Sequence[str]) -> list[Run]:
+def planned(words: Sequence[str]) -> list[Listed]:
     """Return the runs of a command line of `ilkd_bench.run`, in its order.
 
     Raises:

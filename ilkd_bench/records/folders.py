@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ilkd_bench.settings.identity import SCHEMA
+from ilkd_bench.settings.schema import SCHEMA
 
 log = logging.getLogger(__name__)
 

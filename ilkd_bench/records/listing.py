@@ -34,7 +34,7 @@ FILTERS = ("task", "method", "teacher", "student")
 
 
 @dataclass(frozen=True)
-class Run:
+class Listed:
     """A run as the command lists it; the fields are the columns of the csv and json formats.
 
     None: its record does not say.
@@ -69,7 +69,7 @@ class Run:
 
 def described(
     folder: Path, record: dict[str, Any], state: str, *, when: float | None, reason: Any = None
-) -> Run:
+) -> Listed:
     """Return a run from its record; what the record lacks comes from the folder's path, or is None.
 
     Args:
@@ -83,7 +83,7 @@ def described(
     parts = _at(record, "seconds")
     seconds = [_number(v) for v in parts.values()] if isinstance(parts, dict) else []
     error = folder / "error.txt"
-    return Run(
+    return Listed(
         state=state,
         task=_text(_at(record, "config", "task", "name")) or task,
         teacher=_text(_at(record, "config", "teacher", "name")),
@@ -130,7 +130,7 @@ def command(words: Any) -> str | None:
     return run_line(words) if isinstance(words, list) else None
 
 
-def look(folder: Path) -> Run | None:
+def look(folder: Path) -> Listed | None:
     """Return the run of a folder; None if it has no record, or none any more."""
     when = None
     try:
@@ -147,7 +147,7 @@ def look(folder: Path) -> Run | None:
     return described(folder, record, state, when=when, reason=record.get("reason"))
 
 
-def load(results_dir: Path) -> list[Run]:
+def load(results_dir: Path) -> list[Listed]:
     """Return every run below a folder, the seeds of one setting side by side.
 
     Raises:
@@ -159,18 +159,18 @@ def load(results_dir: Path) -> list[Run]:
     return sorted(runs, key=_order)
 
 
-def _order(run: Run) -> tuple[Any, ...]:
+def _order(run: Listed) -> tuple[Any, ...]:
     numbers = (run.lr, run.batch_size, run.seed)
     known = (-1 if number is None else number for number in numbers)
     return (run.task, run.pair, run.method, *known, run.folder)
 
 
-def fits(run: Run, filters: dict[str, list[str]]) -> bool:
+def fits(run: Listed, filters: dict[str, list[str]]) -> bool:
     """Tell whether a run matches one pattern of each filter."""
     return all(any(_match(run, key, p) for p in patterns) for key, patterns in filters.items())
 
 
-def _match(run: Run, key: str, pattern: str) -> bool:
+def _match(run: Listed, key: str, pattern: str) -> bool:
     value = getattr(run, key)
     if value is None:  # the folder's name says `teacher-student`, and either may have a hyphen
         value = run.pair
@@ -185,7 +185,7 @@ def _text_of(number: float | None, form: str) -> str:
     return "" if number is None else format(number, form)
 
 
-COLUMNS: dict[str, Callable[[Run], str]] = {
+COLUMNS: dict[str, Callable[[Listed], str]] = {
     "state": lambda run: run.state,
     "task": lambda run: run.task,
     "pair": lambda run: run.pair,
@@ -205,7 +205,7 @@ DROPPED = ("when", "seconds", "teacher")
 """Columns that a narrow terminal does without, in this order."""
 
 
-def rows(runs: Sequence[Run], width: int | None) -> list[str]:
+def rows(runs: Sequence[Listed], width: int | None) -> list[str]:
     """Return a line per run, after a head, and why records are damaged.
 
     Args:
@@ -226,7 +226,7 @@ def rows(runs: Sequence[Run], width: int | None) -> list[str]:
     return lines + [plain(f"damaged: {run.folder}/record.json: {run.reason}") for run in damaged]
 
 
-def why_failed(run: Run) -> str:
+def why_failed(run: Listed) -> str:
     """Return one line with the reason and where the traceback is."""
     where = f" (traceback: {run.error})" if run.error else f" ({run.folder})"
     who = [run.task, run.pair, run.method]
@@ -236,13 +236,13 @@ def why_failed(run: Run) -> str:
     return plain(f"{run.id}  {', '.join(who)}: {run.reason or 'no reason given'}{where}")
 
 
-def counts(runs: Sequence[Run]) -> str:
+def counts(runs: Sequence[Listed]) -> str:
     """Return how many runs are in each state."""
     number = Counter(run.state for run in runs)
     return ", ".join(f"{number[state]} {state}" for state in STATES if number[state])
 
 
-def total(runs: Sequence[Run], number: int, results_dir: Path) -> str:
+def total(runs: Sequence[Listed], number: int, results_dir: Path) -> str:
     """Return the line below a listing.
 
     Args:
@@ -253,7 +253,7 @@ def total(runs: Sequence[Run], number: int, results_dir: Path) -> str:
     return f"{len(runs)}{of} runs in {results_dir / 'runs'}{states}"
 
 
-def to_do(runs: Sequence[Run], states: Sequence[str]) -> list[str]:
+def to_do(runs: Sequence[Listed], states: Sequence[str]) -> list[str]:
     """Return the command of each run of a command line that is not done, and how many are.
 
     Args:
@@ -265,21 +265,21 @@ def to_do(runs: Sequence[Run], states: Sequence[str]) -> list[str]:
     return [*lines, f"{summary}; {counts(rest)}" if rest else summary]
 
 
-def in_states(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
+def in_states(runs: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]:
     """Return the runs whose state matches one of some patterns."""
     return [run for run in runs if any(fnmatchcase(run.state, p) for p in patterns)]
 
 
-def as_csv(runs: Sequence[Run]) -> str:
+def as_csv(runs: Sequence[Listed]) -> str:
     """Return all fields of the runs, numbers unrounded."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")
+    writer = csv.DictWriter(text, [field.name for field in fields(Listed)], lineterminator="\n")
     writer.writeheader()
     writer.writerows(vars(run) for run in runs)
     return text.getvalue()
 
 
-def as_json(runs: Sequence[Run]) -> str:
+def as_json(runs: Sequence[Listed]) -> str:
     """Return a list with an object per run."""
     return json.dumps([vars(run) for run in runs], indent=1, allow_nan=False) + "\n"
 

@@ -16,7 +16,8 @@ from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.plumbing.files import write_json
 from ilkd_bench.records.cells import LIMITS, SWEPT, place
 from ilkd_bench.records.folders import Damaged, examine, run_folders
-from ilkd_bench.settings.identity import SCHEMA, run_id, upgraded
+from ilkd_bench.settings.identity import run_id, upgraded
+from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.types import BadInput
 
 

@@ -14,22 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from ilkd_bench.plumbing.files import digest, file_hash
 from ilkd_bench.settings.groups import student_settings
+from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.types import BadInput
 
 if TYPE_CHECKING:
     from ilkd_bench.settings.run import Run
 
-SCHEMA = 2
-"""Version of the record's layout; part of every run's identity."""
-
 NO_SCIENCE = ("_target_", "allow_weak", "recommended")
 """Keys of a teacher, student or method that change no number."""
-
-PLAIN = (
-    "seed lr batch_size epochs max_length patience warmup_ratio weight_decay gradient_clip"
-    " precision limit_train limit_eval"
-).split()
-"""Settings that stand in the identity as they are."""
 
 
 def model_source(path: str) -> Path | str:
@@ -85,7 +77,6 @@ def model_fingerprint(path: str, revision: str | None, cache_dir: Path) -> str:
 
 def identity(run: Run) -> dict[str, Any]:
     """Return what defines a run, free of paths."""
-    plain = {key: getattr(run, key) for key in PLAIN}
     groups: dict[str, Any] = {
         "teacher": model_identity(run.teacher.model_dump(by_alias=True), run.cache),
         "student": model_identity(run.student.model_dump(by_alias=True), run.cache),
@@ -94,7 +85,7 @@ def identity(run: Run) -> dict[str, Any]:
     }
     if run.assisted:
         groups["assistants"] = _assistants(run)
-    return plain | groups | {"data": run.data, "schema": SCHEMA}
+    return run.plain | groups | {"data": run.data, "schema": SCHEMA}
 
 
 def model_identity(settings: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
@@ -170,7 +161,7 @@ def former(run: Run) -> Iterator[dict[str, Any]]:
     It had the precision as it was typed, whether weak teachers were allowed, and label names as
     they were typed, numbers among them.
     """
-    targets = {"_target_": run.teacher.target}
+    targets = {"_target_": run.teacher.constructor}
     for precision in dict.fromkeys(("auto", run.precision)):
         for allow_weak in (run.teacher.allow_weak, not run.teacher.allow_weak):
             for labels in _as_typed(run.task.labels):
@@ -178,8 +169,8 @@ def former(run: Run) -> Iterator[dict[str, Any]]:
                 checkpoint = run.teacher.checkpoint is not None
                 old["teacher"] = run.identity["teacher"] | {"allow_weak": allow_weak}
                 old["teacher"] |= {} if checkpoint else targets
-                old["student"] = run.identity["student"] | {"_target_": run.student.target}
-                old["method"] = run.identity["method"] | {"_target_": run.method.target}
+                old["student"] = run.identity["student"] | {"_target_": run.student.constructor}
+                old["method"] = run.identity["method"] | {"_target_": run.method.constructor}
                 old["task"] = run.identity["task"] | {"labels": labels}
                 if run.assisted:
                     students = {

@@ -49,7 +49,7 @@ class Constructed(Frozen):
     model_config = ConfigDict(extra="allow")
 
     name: Name
-    target: str = Field(alias="_target_")
+    constructor: str = Field(alias="_target_")
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Constructed(Frozen):
 
     def build(self, **more: Any) -> Any:
         """Call what `_target_` names."""
-        return resolve(self.target)(**self.arguments, **more)
+        return resolve(self.constructor)(**self.arguments, **more)
 
 
 class Recipe(Frozen):
@@ -72,7 +72,7 @@ class Recipe(Frozen):
     weight_decay: FromZero
 
 
-class Teacher(Constructed):
+class TeacherSettings(Constructed):
     """A group of conf/teacher."""
 
     checkpoint: Checkpoint  # of a model that is fine-tuned already
@@ -88,20 +88,20 @@ class Recommended(Frozen):
     megabytes: Size  # on disk; None: not known
 
 
-class Student(Constructed):
+class StudentSettings(Constructed):
     """A group of conf/student."""
 
     teacher_layers: Layers  # to start from, counted from 1
     recommended: Recommended
 
 
-class Method(Constructed):
+class MethodSettings(Constructed):
     """A group of conf/method."""
 
     weights: dict[str, FromZero]  # by loss term
 
 
-class Trainer(Frozen):
+class TrainerSettings(Frozen):
     """A group of conf/trainer: how a run is carried out."""
 
     name: str
@@ -138,9 +138,9 @@ def _task(value: Any) -> Any:
 class Science(Frozen):
     """Settings that change what a run measures: they make its identity."""
 
-    teacher: Teacher
-    student: Student
-    method: Method
+    teacher: TeacherSettings
+    student: StudentSettings
+    method: MethodSettings
     task: Annotated[InstanceOf[Task], BeforeValidator(_task)]
     seed: Seed
     lr: Positive
@@ -154,6 +154,12 @@ class Science(Frozen):
     precision: Precision  # `auto` until it is known where the run takes place
     limit_train: Limit
     limit_eval: Limit
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The settings that are no groups: they stand in the identity as they are."""
+        groups = ("teacher", "student", "method", "task")
+        return {key: getattr(self, key) for key in Science.model_fields if key not in groups}
 
 
 class Run(Science):
@@ -170,7 +176,7 @@ class Run(Science):
     fail_fast: Flag
     protocol: Annotated[str, one_of("full", "select_then_repeat")]
     plugins: FolderOrNone
-    trainer: Trainer
+    trainer: TrainerSettings
     logger: NoLogger | WandB = Field(discriminator="name")
     data: dict[str, str] = Field(exclude=True)  # fingerprint of each split
 

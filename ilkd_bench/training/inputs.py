@@ -22,16 +22,16 @@ from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.banked import BANKED, banked, can_bank
 from ilkd_bench.teachers.live import LiveTeacher, Teacher
-from ilkd_bench.training.loop import Settings
+from ilkd_bench.training.loop import FitSettings
 from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import BadInput, Incompatible, Phase
 
 log = logging.getLogger(__name__)
 
 
-def fit_settings(run: Run) -> Settings:
+def fit_settings(run: Run) -> FitSettings:
     """Return how a student is trained."""
-    return Settings(
+    return FitSettings(
         seed=run.seed,
         batch_size=run.batch_size,
         patience=run.patience,
@@ -44,7 +44,7 @@ def fit_settings(run: Run) -> Settings:
     )
 
 
-def recipe_settings(run: Run) -> Settings:
+def recipe_settings(run: Run) -> FitSettings:
     """Return how a teacher, or an assistant, is trained: for all epochs of the teacher's recipe."""
     recipe = run.teacher.recipe
     return replace(

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Settings:
+class FitSettings:
     """How to train; the same for all methods."""
 
     seed: int
@@ -81,7 +81,7 @@ def fit(
     splits: dict[str, Split],
     *,
     phases: Sequence[Phase],
-    settings: Settings,
+    settings: FitSettings,
     score: Score,
     monitor: str,
     folder: Path,
@@ -168,7 +168,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def loaders(
-    splits: dict[str, Split], settings: Settings, first_epoch: int, *, done: int = 0
+    splits: dict[str, Split], settings: FitSettings, first_epoch: int, *, done: int = 0
 ) -> tuple[Any, Any]:
     """Return the batches of a phase that starts at `first_epoch`, and those of dev.
 
@@ -189,7 +189,7 @@ def loaders(
 
 
 def trainer(
-    settings: Settings, phase: Phase, callbacks: list[pl.Callback], logger: Any, folder: Path
+    settings: FitSettings, phase: Phase, callbacks: list[pl.Callback], logger: Any, folder: Path
 ) -> pl.Trainer:
     """Return Lightning's loop for a phase."""
     return pl.Trainer(

@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from ilkd_bench.data.batches import to_device
 from ilkd_bench.functional.schedules import linear_warmup
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.model import Model
@@ -130,6 +131,12 @@ class DistillModule(pl.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
+
+    def transfer_batch_to_device(
+        self, batch: TrainingBatch, device: torch.device, dataloader_idx: int
+    ) -> TrainingBatch:
+        """Move a batch, what both models share once."""
+        return to_device(batch, device)
 
     def on_fit_start(self) -> None:
         """Bring the teacher to the student's device."""

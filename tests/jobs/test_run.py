@@ -18,7 +18,7 @@ from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import execute, summary
 from ilkd_bench.plumbing import processes
 from ilkd_bench.records.record import Measured, Record, record_of, write_record
-from ilkd_bench.settings import identity
+from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput, Incompatible
 
@@ -163,7 +163,7 @@ def test_a_record_tells_what_was_asked_and_what_came_out(
     assert command(monkeypatch, *words) == 0
     (record,) = toys.records(tmp_path / "results")
     assert record["argv"] == words
-    assert record["schema"] == identity.SCHEMA and record["reason"] is None
+    assert record["schema"] == SCHEMA and record["reason"] is None
     assert record["scores"] == MEASURED["scores"]
     assert record["config"]["seed"] == 3 and record["config"]["limit_train"] == 64
     assert record["folder"].endswith(f"/pkd/s3-{record['id']}")

@@ -21,7 +21,7 @@ from ilkd_bench import runs
 from ilkd_bench.plumbing import files
 from ilkd_bench.records import listing
 from ilkd_bench.records.folders import run_folder, run_folders
-from ilkd_bench.settings import identity
+from ilkd_bench.settings.schema import SCHEMA
 
 
 def record(number: int = 0, **changes: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def record(number: int = 0, **changes: Any) -> dict[str, Any]:
         "batch_size": 32,
     } | {key: {"name": changes.pop(key)} for key in ("teacher", "student") if key in changes}
     found: dict[str, Any] = {
-        "schema": identity.SCHEMA,
+        "schema": SCHEMA,
         "id": f"abc{number:07d}",
         "status": changes.pop("status", "done"),
         "reason": None,

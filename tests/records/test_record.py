@@ -14,7 +14,7 @@ import pytest
 from ilkd_bench.plumbing import files
 from ilkd_bench.records.folders import run_folder, run_folders
 from ilkd_bench.records.record import read_record, record_of, write_record
-from ilkd_bench.settings import identity
+from ilkd_bench.settings.schema import SCHEMA
 
 RECORD = made.record()
 
@@ -139,7 +139,7 @@ def test_a_file_hash_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "{}",
         '"done"',
         json.dumps(RECORD | {"status": "finished"}),
-        json.dumps(RECORD | {"schema": identity.SCHEMA + 1}),
+        json.dumps(RECORD | {"schema": SCHEMA + 1}),
         json.dumps({k: v for k, v in RECORD.items() if k != "schema"}),
     ],
 )

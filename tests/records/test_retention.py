@@ -13,6 +13,7 @@ from ilkd_bench.records import retention
 from ilkd_bench.records.folders import run_folder
 from ilkd_bench.settings import identity
 from ilkd_bench.settings.run import Run
+from ilkd_bench.settings.schema import SCHEMA
 
 SCIENCE: dict[str, Any] = {
     "task": {"name": "t", "metric": "accuracy", "ood": {}},
@@ -42,7 +43,7 @@ def finished(root: Path, score: float, rule: str = "best", **changes: Any) -> Pa
     write_record(
         folder,
         {
-            "schema": identity.SCHEMA,
+            "schema": SCHEMA,
             "id": identity.run_id(science),
             "status": status,
             "config": science,

@@ -17,6 +17,7 @@ from scipy import stats as scipy_stats
 from ilkd_bench import report
 from ilkd_bench.reporting.tables.grid import DASH
 from ilkd_bench.settings import groups, identity
+from ilkd_bench.settings.schema import SCHEMA
 
 HOSTILE = "<script>alert(1)</script>|&%_'\"$x"
 
@@ -49,7 +50,7 @@ def record(
         "limit_eval": None,
     }
     found: dict[str, Any] = {
-        "schema": identity.SCHEMA,
+        "schema": SCHEMA,
         "id": identity.run_id(config),
         "status": status,
         "reason": None if status == "done" else "because",

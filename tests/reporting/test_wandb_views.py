@@ -16,6 +16,7 @@ from ilkd_bench import dashboard
 from ilkd_bench.records.record import record_of
 from ilkd_bench.reporting import wandb_views
 from ilkd_bench.settings import identity
+from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.training import wandb_logger
 from ilkd_bench.types import BadInput
 
@@ -60,7 +61,7 @@ def record(method: str = "rail_l", seed: int = 0, **changes: Any) -> dict[str, A
         "limit_eval": None,
     } | changes
     return {
-        "schema": identity.SCHEMA,
+        "schema": SCHEMA,
         "id": identity.run_id(config),
         "status": "done",
         "config": config,

@@ -24,7 +24,7 @@ from ilkd_bench.records import card
 from ilkd_bench.records.find import find
 from ilkd_bench.records.public import is_path, public
 from ilkd_bench.records.record import write_record
-from ilkd_bench.settings import identity
+from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.students import onnx
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput
@@ -66,7 +66,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "limit_eval": None,
     }
     return {
-        "schema": identity.SCHEMA,
+        "schema": SCHEMA,
         "id": "abcdef0123",
         "status": "done",
         "reason": None,

@@ -23,6 +23,7 @@ from ilkd_bench.records import retention
 from ilkd_bench.records.folders import run_folder
 from ilkd_bench.records.record import Done, Record, load_records, record_of
 from ilkd_bench.settings import identity
+from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.students import glue as sheets
 from ilkd_bench.students import select
 from ilkd_bench.students.glue import SHEETS
@@ -63,7 +64,7 @@ def record(config: dict[str, Any], score: float, **changes: Any) -> dict[str, An
     config = config | changes
     metric = config["task"]["metric"]
     return {
-        "schema": identity.SCHEMA,
+        "schema": SCHEMA,
         "id": files.digest(config)[:10],
         "folder": "made up",
         "status": status,

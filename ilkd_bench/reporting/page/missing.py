@@ -10,7 +10,7 @@ from typing import Any
 from ilkd_bench.comparison.results import Results
 from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.records import listing
-from ilkd_bench.records.listing import Run
+from ilkd_bench.records.listing import Listed
 from ilkd_bench.records.record import Done
 from ilkd_bench.reporting.page.rows import task_names
 
@@ -30,7 +30,7 @@ class Gap:
     reason: str
 
 
-def unfinished(results: Results) -> list[tuple[Run, str]]:
+def unfinished(results: Results) -> list[tuple[Listed, str]]:
     """Return the failed, skipped, running and stopped runs, with the end of their traceback."""
     runs = []
     for record in results.records:
