@@ -229,7 +229,7 @@ def trained(folder: Path, seen: list[tuple[int, int]], kill: tuple[int, int] | N
     class Watched(CoDIR):
         def remember(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> None:
             assert not torch.is_grad_enabled()
-            super().remember(s, t, batch, clock)
+            super().remember(s, t, rows, clock)
             seen.append((clock.epoch, clock.step))
             if kill == seen[-1]:
                 raise Killed
