@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from ilkd_bench.plumbing import command
-from ilkd_bench.records.record import load_records
+from ilkd_bench.records.read import load_records
 from ilkd_bench.reporting.wandb_views import account, send, spec, workspaces
 
 

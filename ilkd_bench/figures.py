@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from ilkd_bench.plumbing import command
-from ilkd_bench.records.record import load_records
+from ilkd_bench.records.read import load_records
 from ilkd_bench.reporting.figures.catalogue import FIGURES
 from ilkd_bench.reporting.figures.write import write
 

@@ -12,7 +12,7 @@ import pandas as pd
 from ilkd_bench.comparison import results, scores
 from ilkd_bench.comparison.results import Results
 from ilkd_bench.records.folders import run_folder
-from ilkd_bench.records.record import load_records
+from ilkd_bench.records.read import load_records
 from ilkd_bench.reporting.tables.papers import Column
 from ilkd_bench.settings import groups, identity
 from ilkd_bench.settings.schema import SCHEMA

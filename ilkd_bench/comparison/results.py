@@ -13,7 +13,8 @@ from ilkd_bench.comparison import differences, predictions, scores, statistics
 from ilkd_bench.comparison.scores import CELL
 from ilkd_bench.plumbing.command import no_runs
 from ilkd_bench.records.cells import LIMITS, task_name
-from ilkd_bench.records.record import Done, Record, load_records
+from ilkd_bench.records.read import load_records
+from ilkd_bench.records.record import Done, Record
 
 
 @dataclass(frozen=True)

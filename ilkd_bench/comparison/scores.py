@@ -13,7 +13,8 @@ from typing import Any
 import pandas as pd
 
 from ilkd_bench.records.cells import SWEPT, task_name
-from ilkd_bench.records.record import Done, Record, load_records
+from ilkd_bench.records.read import load_records
+from ilkd_bench.records.record import Done, Record
 from ilkd_bench.types import BadInput
 
 log = logging.getLogger("ilkd_bench")

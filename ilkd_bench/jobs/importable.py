@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ilkd_bench.jobs.job import Job
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import read_record
+from ilkd_bench.records.read import read_record
 from ilkd_bench.settings import groups, plugins
 from ilkd_bench.types import BadInput
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from ilkd_bench.plumbing import files, processes, terminal
+from ilkd_bench.plumbing.hardware import precision_used
 from ilkd_bench.plumbing.logs import crash_report, hush, logged, remove_empty, terminal_lines
 from ilkd_bench.records import retention
 from ilkd_bench.records.folders import run_folder, set_aside
-from ilkd_bench.records.record import Done, Record, read_record, record_of, write_record
+from ilkd_bench.records.read import read_record, record_of, write_record
+from ilkd_bench.records.record import Done, Record
 from ilkd_bench.settings import plugins
 from ilkd_bench.settings.checks import PRECISIONS
 from ilkd_bench.settings.identity import former, run_id
@@ -44,20 +46,17 @@ class Job:
 
     @cached_property
     def folder(self) -> Path:
-        """Where the run's files go: where it was begun already, by a former schema too."""
+        """Where the run's files go: where it was begun already, by a former schema too.
+
+        Where the precision is settled elsewhere, it is the run that was written last.
+        """
         root = Path(self.run.results_dir)
         home = run_folder(root, self.run.identity, self.id)
-        if (home / "record.json").is_file():
-            return home
-        for precision in (self.run.precision,) if self.run.precision != "auto" else PRECISIONS:
-            run = self.run.but(precision=precision)
-            earlier = [run_folder(root, run.identity, run.id)]
-            earlier += [run_folder(root, old, run_id(old)) for old in former(run)]
-            for folder in earlier:
-                record = read_record(folder)
-                if record is not None and record.config["precision"] in ("auto", precision):
-                    return folder
-        return home
+        if self.run.precision != "auto":
+            return _begun(self.run, root) or home
+        precisions = (self.run.but(precision=precision) for precision in PRECISIONS[1:])
+        folders = [folder for run in precisions if (folder := _begun(run, root)) is not None]
+        return max(folders, key=lambda f: (f / "record.json").stat().st_mtime, default=home)
 
     @property
     def record(self) -> Record:
@@ -77,6 +76,24 @@ class Job:
     def is_done(self, record: Record | None) -> TypeGuard[Done]:
         """Tell whether a record says that nothing is left to do."""
         return isinstance(record, Done) and not self.run.force
+
+
+def _begun(run: Run, root: Path) -> Path | None:
+    """Return the folder that a run has already; of those that schema 1 made, one that is done."""
+    home = run_folder(root, run.identity, run.id)
+    if (home / "record.json").is_file():
+        return home
+    usual = precision_used("auto", run.trainer.accelerator)
+    begun = {}
+    for old in former(run):
+        folder = run_folder(root, old, run_id(old))
+        record = read_record(folder)
+        if record is not None and record.config["precision"] in (run.precision, "auto"):
+            if isinstance(record, Done):
+                return folder
+            if run.precision in (record.config["precision"], usual):  # of `auto`, this machine's
+                begun[folder] = record
+    return next(iter(begun), None)
 
 
 def execute(job: Job, heading: str = "", *, wait: bool = True) -> Record | None:

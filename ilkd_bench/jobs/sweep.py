@@ -17,7 +17,8 @@ from ilkd_bench.plumbing.command import line
 from ilkd_bench.plumbing.logs import terminal_lines
 from ilkd_bench.records import retention
 from ilkd_bench.records.cells import cell
-from ilkd_bench.records.record import Done, read_record
+from ilkd_bench.records.read import read_record
+from ilkd_bench.records.record import Done
 
 log = logging.getLogger("ilkd_bench")
 

@@ -16,7 +16,7 @@ from ilkd_bench.data.tasks import Task, is_demo
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.records.public import public
-from ilkd_bench.records.record import read_record
+from ilkd_bench.records.read import read_record
 from ilkd_bench.settings.identity import run_id
 
 HUB_METRICS = {

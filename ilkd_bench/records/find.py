@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ilkd_bench.plumbing.command import line
-from ilkd_bench.records.folders import run_folders
+from ilkd_bench.records.folders import Damaged, examine, run_folders
 from ilkd_bench.types import BadInput
 
 CANDIDATES = 10
@@ -25,8 +25,10 @@ def find(typed: str, results_dir: Path, folders: Iterable[Path] | None = None) -
     """
     if (Path(typed) / "record.json").is_file():
         return Path(typed)
-    known = run_folders(results_dir) if folders is None else folders
+    known = list(run_folders(results_dir) if folders is None else folders)
     fitting = [f for f in known if f.name.partition("-")[2].startswith(typed)] if typed else []
+    if typed and not fitting:  # a run of schema 1 that went on has a later id than its folder
+        fitting = [f for f in known if _id(f).startswith(typed)]
     if not fitting:
         raise BadInput(
             f"no run in {results_dir / 'runs'} has an id that begins with {typed!r}, and it is no "
@@ -37,3 +39,10 @@ def find(typed: str, results_dir: Path, folders: Iterable[Path] | None = None) -
         names += [f"{len(fitting) - CANDIDATES} more"] if len(fitting) > CANDIDATES else []
         raise BadInput(f"{typed!r} begins {len(fitting)} ids: {', '.join(names)}. Type more of it")
     return fitting[0]
+
+
+def _id(folder: Path) -> str:
+    try:
+        return str(examine(folder).get("id"))
+    except (Damaged, OSError):
+        return ""

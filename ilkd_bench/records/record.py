@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from ilkd_bench.plumbing.command import run_line
-from ilkd_bench.plumbing.files import write_json
 from ilkd_bench.records.cells import LIMITS, SWEPT, place
-from ilkd_bench.records.folders import Damaged, examine, run_folders
-from ilkd_bench.settings.identity import run_id, upgraded
-from ilkd_bench.settings.schema import SCHEMA
-from ilkd_bench.types import BadInput
-
-
-def is_number(value: Any) -> bool:
-    """Tell whether a value is a finite number, and no truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+from ilkd_bench.settings.checks import is_number
 
 
 def _at(value: Any, path: str) -> Any:
@@ -36,7 +23,7 @@ def _flaw(sentence: str) -> PydanticCustomError:
     return PydanticCustomError("flaw", "{sentence}", {"sentence": sentence})
 
 
-def _settings(config: Any) -> Any:
+def whole_settings(config: Any) -> Any:
     """Require of a run's settings what every reader relies on."""
     for path in ("teacher.name", "student.name", "method.name", "task.name", "task.metric"):
         if not isinstance(_at(config, path), str):
@@ -89,9 +76,9 @@ def _all_text(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
-Text = Annotated[str | None, _kept(lambda v: isinstance(v, str), None)]
+MaybeText = Annotated[str | None, _kept(lambda v: isinstance(v, str), None)]
 Words = Annotated[list[str] | None, _kept(_all_text, None)]
-Number = Annotated[int | float | None, _kept(is_number, None)]  # an int stays one
+MaybeNumber = Annotated[int | float | None, _kept(is_number, None)]  # an int stays one
 Numbers = Annotated[dict[str, int | float], BeforeValidator(_numbers)]
 Facts = Annotated[dict[str, Any], _kept(lambda v: isinstance(v, dict), {})]
 
@@ -111,9 +98,9 @@ class Record(BaseModel):
     schema_: int = Field(alias="schema")
     id: str
     status: Literal["done", "failed", "skipped", "running"]
-    reason: Text = None
+    reason: MaybeText = None
     argv: Words = None
-    config: Annotated[dict[str, Any], BeforeValidator(_settings)]
+    config: Annotated[dict[str, Any], BeforeValidator(whole_settings)]
     folder: str = Field("", exclude=True)
 
     @property
@@ -179,13 +166,13 @@ class Measured(BaseModel):
     scores: Annotated[dict[str, dict[str, int | float]], BeforeValidator(_scores)]
     monitor: Annotated[str, BeforeValidator(_monitor)]
     teacher: Facts = {}
-    best_epoch: Number = None
+    best_epoch: MaybeNumber = None
     data: Facts = {}
     parameters: Facts = {}
     seconds: Numbers = {}
-    examples_per_second: Number = None
-    device: Text = None
-    precision: Text = None
+    examples_per_second: MaybeNumber = None
+    device: MaybeText = None
+    precision: MaybeText = None
     versions: Facts = {}
     git: Annotated[dict[str, Any] | None, _kept(lambda v: isinstance(v, dict), None)] = None
 
@@ -229,117 +216,3 @@ class Done(Measured, Record):
                 _at(self.config["task"]["ood"], f"{name}.metric"), str
             ):
                 raise _flaw(f"its task has no {split}")
-
-
-def record_of(content: dict[str, Any], folder: str = "") -> Record:
-    """Return a record from what its file holds, its settings as the present schema has them.
-
-    Raises:
-        Damaged: something is missing that every reader relies on; the message says what.
-    """
-    config = content.get("config")
-    if content["schema"] != SCHEMA:
-        try:
-            config = upgraded(_settings(config), content.get("precision"))
-        except PydanticCustomError as flaw:
-            raise Damaged(flaw.message()) from flaw
-        except (KeyError, TypeError, AttributeError) as error:
-            raise Damaged(f"its settings are not whole ({error})") from error
-    kind: type[Record] = Record
-    if content["status"] == "done":
-        kind = Done
-        content = {"scores": None, "monitor": None} | content  # what is missing is told as a flaw
-    try:
-        return kind.model_validate(content | {"config": config, "folder": folder})
-    except ValidationError as error:
-        raise Damaged(_sentence(error)) from error
-
-
-def _sentence(error: ValidationError) -> str:
-    first = error.errors()[0]
-    if first["type"] == "flaw":
-        return first["msg"]
-    where = ".".join(map(str, first["loc"]))
-    if first["type"] == "missing":
-        return f"its {where} is missing"
-    return f"its {where} is wrong: {first['msg']}"
-
-
-def read_record(folder: Path) -> Record | None:
-    """Return a run's record; None where there is none or it is not whole."""
-    try:
-        return record_of(examine(folder))
-    except (FileNotFoundError, Damaged):
-        return None
-
-
-def write_record(folder: Path, record: Record) -> None:
-    """Write a run's record."""
-    write_json(folder / "record.json", record.content())
-
-
-@dataclass(frozen=True)
-class Stored:
-    """The records below a results folder, and what is wrong with others."""
-
-    records: list[Record]
-    flaws: list[str]  # one sentence for every record that cannot be used
-
-
-def load_records(results_dir: Path) -> Stored:
-    """Return every record that can be used, ordered by path, and name the others."""
-    records: list[Record] = []
-    flaws = []
-    first: dict[str, str] = {}
-    for folder in run_folders(results_dir):
-        name = folder.relative_to(results_dir).as_posix()
-        try:
-            content = examine(folder)
-            record = record_of(content, name)
-            _require_identity(content)
-        except (Damaged, FileNotFoundError, PermissionError) as error:
-            flaws.append(f"{name}: not used, {error}")
-            continue
-        if record.id in first:
-            flaws.append(f"{name}: not used, it has the id of {first[record.id]}")
-            continue
-        identity = record.id if record.schema_ == SCHEMA else run_id(record.config)
-        if identity in first:
-            flaws.append(f"{name}: not used, it is the same run as {first[identity]}")
-            continue
-        first[record.id] = first[identity] = name
-        records.append(record)
-    return Stored(records, flaws)
-
-
-def _require_identity(content: dict[str, Any]) -> None:
-    """Require that a record's settings give its id.
-
-    Raises:
-        Damaged: they do not.
-    """
-    try:
-        identity = run_id(content["config"])
-    except ValueError as error:
-        raise Damaged(f"its settings have no identity: {error}") from error
-    if identity != content["id"]:
-        raise Damaged("its settings do not give its id (was it edited by hand?)")
-
-
-def finished(folder: Path) -> Done:
-    """Return the record of a run that is done.
-
-    Raises:
-        BadInput: it is not, or its record cannot be read; the message says what to type.
-    """
-    try:
-        record = record_of(examine(folder))
-    except (Damaged, OSError) as error:
-        raise BadInput(f"{folder}/record.json cannot be used: {error}") from error
-    if isinstance(record, Done):
-        return record
-    reason = f" ({record.reason})" if record.reason else ""
-    raise BadInput(
-        f"run {record.id} is {record.status}{reason}, so it has no student. "
-        f"Run it first: {run_line(record.words)}"
-    )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ilkd_bench.records.cells import cell
-from ilkd_bench.records.record import Done, read_record
+from ilkd_bench.records.read import read_record
+from ilkd_bench.records.record import Done
 from ilkd_bench.settings.run import Run
 
 CHECKPOINT = 7

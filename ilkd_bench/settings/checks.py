@@ -31,7 +31,8 @@ def allowed(test: Callable[[Any], bool], description: str) -> PlainValidator:
 
 def is_number(value: Any) -> bool:
     """Tell whether a value is a finite number, and no truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and (isinstance(value, int) or math.isfinite(value)) and abs(value) < 1e300
 
 
 def whole(least: int, *, none: bool = False) -> PlainValidator:
@@ -76,6 +77,9 @@ Text = Annotated[str, allowed(lambda v: isinstance(v, str) and v != "", "a word"
 TextOrNone = Annotated[
     str | None, allowed(lambda v: v is None or isinstance(v, str), "a word, or null")
 ]
+ListOrText = Annotated[  # what a text may be, `Task` says
+    Any, allowed(lambda v: v is None or isinstance(v, list | str), "a list, or null")
+]
 Size = Annotated[
     float | None,
     allowed(lambda v: v is None or (is_number(v) and v > 0), "a number above 0, or null"),
@@ -98,10 +102,25 @@ Precision = Annotated[str, one_of(*PRECISIONS)]
 KeepStudent = Annotated[str, one_of(*RULES)]
 
 
-def refusal(error: ValidationError) -> BadInput:
-    """Return what is wrong with a setting: its key, what was found, what is allowed."""
+KINDS = {
+    "string_type": "a word",
+    "list_type": "a list",
+    "dict_type": "a group of settings",
+    "model_type": "a group of settings",
+    "model_attributes_type": "a group of settings",
+    "union_tag_invalid": "one of the groups in conf/logger",
+}
+"""What is allowed where pydantic says it in its own words, by the kind of its error."""
+
+
+def refusal(error: ValidationError, *above: str) -> BadInput:
+    """Return what is wrong with a setting: its key, what was found, what is allowed.
+
+    Args:
+        above: keys of the groups that the settings are in.
+    """
     first = error.errors()[0]
-    path = [str(part) for part in first["loc"]]
+    path = [*above, *(str(part) for part in first["loc"])]
     if path[0] == "logger":
         path = path[:1] + path[2:]  # pydantic says which of the loggers it is
     key = ".".join(path)
@@ -109,4 +128,7 @@ def refusal(error: ValidationError) -> BadInput:
         return BadInput(f"{key} is missing: the YAML of the group must have it")
     if first["type"] == "extra_forbidden":
         return BadInput(f"{key} is no setting, so it would have no effect")
-    return BadInput(f"{key}={first['input']}: {first['msg'][:1].lower()}{first['msg'][1:]}")
+    if first["type"] == "allowed":
+        return BadInput(f"{key}={first['input']}: {first['msg']}")
+    what = KINDS.get(first["type"], first["msg"][:1].lower() + first["msg"][1:])
+    return BadInput(f"{key}={first['input']}: allowed is {what}")

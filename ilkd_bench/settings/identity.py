@@ -20,8 +20,12 @@ from ilkd_bench.types import BadInput
 if TYPE_CHECKING:
     from ilkd_bench.settings.run import Run
 
-NO_SCIENCE = ("_target_", "allow_weak", "recommended")
-"""Keys of a teacher, student or method that change no number."""
+NO_SCIENCE = {
+    "teacher": ("_target_", "allow_weak"),
+    "student": ("_target_", "recommended"),
+    "method": ("_target_",),
+}
+"""Keys of a group that change no number."""
 
 
 def model_source(path: str) -> Path | str:
@@ -78,9 +82,9 @@ def model_fingerprint(path: str, revision: str | None, cache_dir: Path) -> str:
 def identity(run: Run) -> dict[str, Any]:
     """Return what defines a run, free of paths."""
     groups: dict[str, Any] = {
-        "teacher": model_identity(run.teacher.model_dump(by_alias=True), run.cache),
-        "student": model_identity(run.student.model_dump(by_alias=True), run.cache),
-        "method": _essential(run.method.model_dump(by_alias=True)),
+        "teacher": _model("teacher", run.teacher.model_dump(by_alias=True), run.cache),
+        "student": _model("student", run.student.model_dump(by_alias=True), run.cache),
+        "method": _essential("method", run.method.model_dump(by_alias=True)),
         "task": asdict(run.task),
     }
     if run.assisted:
@@ -88,21 +92,21 @@ def identity(run: Run) -> dict[str, Any]:
     return run.plain | groups | {"data": run.data, "schema": SCHEMA}
 
 
-def model_identity(settings: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
+def _model(group: str, settings: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
     """Replace where a model lies by what it is."""
     if settings.get("checkpoint") is not None:
         path, _, revision = settings["checkpoint"].partition("@")
         fingerprint = model_fingerprint(path, revision or None, cache_dir)
         return {"name": settings["name"], "checkpoint": fingerprint}
-    kept = _essential(settings)
+    kept = _essential(group, settings)
     if "path" in settings:
         kept.pop("revision", None)
         kept["path"] = model_fingerprint(settings["path"], settings.get("revision"), cache_dir)
     return kept
 
 
-def _essential(settings: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key not in NO_SCIENCE}
+def _essential(group: str, settings: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in NO_SCIENCE[group]}
 
 
 def _assistants(run: Run) -> dict[str, Any]:
@@ -114,7 +118,7 @@ def _assistants(run: Run) -> dict[str, Any]:
     assistants = run.method.arguments["assistants"]
     chain = assistants if isinstance(assistants, list) else [assistants]
     names = [name for name in chain if isinstance(name, str) and assistants != "auto"]
-    students = {name: model_identity(student_settings(name), run.cache) for name in names}
+    students = {name: _model("student", student_settings(name), run.cache) for name in names}
     return {"recipe": run.teacher.recipe.model_dump(), "students": students}
 
 
@@ -156,13 +160,13 @@ def teacher_key(identity: dict[str, Any]) -> str:
 
 
 def former(run: Run) -> Iterator[dict[str, Any]]:
-    """Yield the identities that schema 1 may have given this run, the likeliest first.
+    """Yield the identities that schema 1 may have given this run.
 
-    It had the precision as it was typed, whether weak teachers were allowed, and label names as
-    they were typed, numbers among them.
+    It had the precision as it was typed (`auto` comes last), whether weak teachers were allowed,
+    and label names as they were typed, numbers among them.
     """
     targets = {"_target_": run.teacher.constructor}
-    for precision in dict.fromkeys(("auto", run.precision)):
+    for precision in dict.fromkeys((run.precision, "auto")):
         for allow_weak in (run.teacher.allow_weak, not run.teacher.allow_weak):
             for labels in _as_typed(run.task.labels):
                 old = run.identity | {"schema": 1, "precision": precision}
@@ -182,13 +186,22 @@ def former(run: Run) -> Iterator[dict[str, Any]]:
 
 
 def _as_typed(labels: Any) -> list[Any]:
-    """Return label names as text and, where all are numbers, as numbers."""
+    """Return label names as text, and as the numbers and truth values that they may have been."""
     if labels is None:
         return [labels]
-    try:
-        return [list(labels), [int(label) for label in labels]]
-    except ValueError:
-        return [list(labels)]
+    names, values = list(labels), [_value(label) for label in labels]
+    return [names] if values == names else [names, values]
+
+
+def _value(label: str) -> Any:
+    """Return the value that a label's name is the text of."""
+    for kind in (int, float):
+        try:
+            if str(kind(label)) == label:
+                return kind(label)
+        except ValueError:
+            pass  # it is no such number
+    return {"True": True, "False": False}.get(label, label)
 
 
 def upgraded(config: dict[str, Any], precision: str | None) -> dict[str, Any]:
@@ -199,12 +212,12 @@ def upgraded(config: dict[str, Any], precision: str | None) -> dict[str, Any]:
     """
     new = config | {"schema": SCHEMA, "precision": precision or config["precision"]}
     for group in ("teacher", "student", "method"):
-        new[group] = _essential(config[group])
+        new[group] = _essential(group, config[group])
     labels = config["task"].get("labels")
     if labels is not None:
         new["task"] = config["task"] | {"labels": [str(label) for label in labels]}
     if "assistants" in config:
         students = config["assistants"]["students"]
-        students = {name: _essential(settings) for name, settings in students.items()}
+        students = {name: _essential("student", settings) for name, settings in students.items()}
         new["assistants"] = config["assistants"] | {"students": students}
     return new

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError
 
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.settings import identity
@@ -22,6 +22,7 @@ from ilkd_bench.settings.checks import (
     Layers,
     Length,
     Limit,
+    ListOrText,
     Name,
     Positive,
     Precision,
@@ -130,9 +131,33 @@ class WandB(Frozen):
     upload: Positive
 
 
-def _task(value: Any) -> Any:
-    """Return a task from its settings; `task.ood=null` scores no other domain."""
-    return Task(**value | {"ood": value["ood"] or {}}) if isinstance(value, dict) else value
+class TaskSettings(Frozen):
+    """A group of conf/task; `Task` checks the rest."""
+
+    name: Name
+    text_columns: ListOrText
+    label_column: Text
+    labels: ListOrText
+    score_range: ListOrText
+    metric: Text
+    also: list[str]
+    splits: dict[str, str]
+    hidden: list[str]
+    hub: dict[str, Any] | None
+    ood: dict[str, dict[str, Any]] | None  # None: no other domain is scored
+
+
+def _task(settings: Any) -> Task:
+    """Return a task from its settings.
+
+    Raises:
+        BadInput: they are not those of a task.
+    """
+    try:
+        task = TaskSettings.model_validate(settings)
+    except ValidationError as error:
+        raise refusal(error, "task") from error
+    return Task(**task.model_dump() | {"ood": task.ood or {}})
 
 
 class Science(Frozen):
@@ -141,7 +166,7 @@ class Science(Frozen):
     teacher: TeacherSettings
     student: StudentSettings
     method: MethodSettings
-    task: Annotated[InstanceOf[Task], BeforeValidator(_task)]
+    task: InstanceOf[Task]
     seed: Seed
     lr: Positive
     batch_size: Count
@@ -192,7 +217,7 @@ class Run(Science):
             BadInput: a value is not allowed; the message names the key, the value and what is.
         """
         try:
-            run = cls(**config, data=data or {})
+            run = cls(**config | {"task": _task(config["task"])}, data=data or {})
         except ValidationError as error:
             raise refusal(error) from error
         if "train" not in run.task.splits:

@@ -16,7 +16,8 @@ from ilkd_bench.plumbing import files
 from ilkd_bench.records.card import card, language_of
 from ilkd_bench.records.find import find
 from ilkd_bench.records.public import public
-from ilkd_bench.records.record import Record, finished
+from ilkd_bench.records.read import finished
+from ilkd_bench.records.record import Record
 from ilkd_bench.students import load
 from ilkd_bench.types import BadInput
 

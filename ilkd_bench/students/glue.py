@@ -18,7 +18,8 @@ from ilkd_bench.data.tasks import Task, TextRows
 from ilkd_bench.plumbing import terminal
 from ilkd_bench.plumbing.command import complain, no_runs
 from ilkd_bench.plumbing.files import whole_file
-from ilkd_bench.records.record import Done, Record, load_records
+from ilkd_bench.records.read import load_records
+from ilkd_bench.records.record import Done, Record
 from ilkd_bench.students import load, select
 from ilkd_bench.types import BadInput
 

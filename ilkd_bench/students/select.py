@@ -13,7 +13,8 @@ from ilkd_bench.comparison import scores
 from ilkd_bench.plumbing.command import no_runs
 from ilkd_bench.records import cells
 from ilkd_bench.records.find import find
-from ilkd_bench.records.record import Done, Record, finished, load_records
+from ilkd_bench.records.read import finished, load_records
+from ilkd_bench.records.record import Done, Record
 from ilkd_bench.types import BadInput
 
 CHOICES = ("teacher", "student", "method")

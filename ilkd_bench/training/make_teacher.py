@@ -18,7 +18,7 @@ from ilkd_bench.methods.finetune import Finetune
 from ilkd_bench.models.build import relabel
 from ilkd_bench.models.layers import copy_layers, keep
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.hardware import device_here
+from ilkd_bench.plumbing.hardware import device_here, precision_used
 from ilkd_bench.settings.groups import student_settings
 from ilkd_bench.settings.identity import assistant_key, former, teacher_key
 from ilkd_bench.settings.run import Run, StudentSettings
@@ -74,12 +74,17 @@ def fine_tune(
 
 
 def _folder(run: Run, key: Callable[[dict[str, Any]], str]) -> Path:
-    """Return where a teacher is or will be; one that schema 1 named stays where it is."""
+    """Return where a teacher is or will be; one that schema 1 named stays where it is.
+
+    Of one made with `auto` nothing says which precision that was: it is taken to be this machine's.
+    """
     root = run.cache / "teachers"
-    home = root / key(run.identity)
-    if home.is_dir():
-        return home
-    return next((f for old in former(run) if (f := root / key(old)).is_dir()), home)
+    precisions = {run.precision}
+    if run.precision == precision_used("auto", run.trainer.accelerator):
+        precisions.add("auto")
+    names = [key(old) for old in former(run) if old["precision"] in precisions]
+    folders = [root / name for name in (key(run.identity), *names)]
+    return next((folder for folder in folders if folder.is_dir()), folders[0])
 
 
 def _leave(folder: Path, model: Model, fitted: Fitted, snapshots: bool) -> dict[str, Any]:

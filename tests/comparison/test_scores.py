@@ -17,7 +17,7 @@ from made import record
 from ilkd_bench.comparison import scores
 from ilkd_bench.plumbing import files
 from ilkd_bench.records import cells
-from ilkd_bench.records.record import Stored, load_records, record_of
+from ilkd_bench.records.read import Stored, load_records, record_of
 from ilkd_bench.settings import identity
 
 

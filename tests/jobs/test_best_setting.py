@@ -12,7 +12,8 @@ import toys
 from ilkd_bench import run
 from ilkd_bench.jobs import plan
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import Measured, write_record
+from ilkd_bench.records.read import write_record
+from ilkd_bench.records.record import Measured
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput
 

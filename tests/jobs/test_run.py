@@ -17,7 +17,8 @@ from ilkd_bench import run
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import execute, summary
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import Measured, Record, record_of, write_record
+from ilkd_bench.records.read import record_of, write_record
+from ilkd_bench.records.record import Measured, Record
 from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.training import train
 from ilkd_bench.types import BadInput, Incompatible

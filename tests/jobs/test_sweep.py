@@ -15,7 +15,8 @@ from ilkd_bench import run
 from ilkd_bench.jobs import plan, sweep
 from ilkd_bench.jobs.sweep import Sweep
 from ilkd_bench.plumbing import processes
-from ilkd_bench.records.record import Measured, read_record, write_record
+from ilkd_bench.records.read import read_record, write_record
+from ilkd_bench.records.record import Measured
 from ilkd_bench.settings import groups
 from ilkd_bench.training import train
 

@@ -17,7 +17,8 @@ from ilkd_bench.comparison import results
 from ilkd_bench.jobs import plan, planned, sweep
 from ilkd_bench.plumbing import command
 from ilkd_bench.records import card, find, listing
-from ilkd_bench.records.record import Record, finished, record_of, write_record
+from ilkd_bench.records.read import finished, record_of, write_record
+from ilkd_bench.records.record import Record
 from ilkd_bench.reporting.page import missing
 from ilkd_bench.reporting.tables import paper_tables, papers
 from ilkd_bench.students import inspect, load, select

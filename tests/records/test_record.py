@@ -13,7 +13,7 @@ import pytest
 
 from ilkd_bench.plumbing import files
 from ilkd_bench.records.folders import run_folder, run_folders
-from ilkd_bench.records.record import read_record, record_of, write_record
+from ilkd_bench.records.read import read_record, record_of, write_record
 from ilkd_bench.settings.schema import SCHEMA
 
 RECORD = made.record()

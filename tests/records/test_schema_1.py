@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import Job
 from ilkd_bench.jobs.sweep import Sweep
 from ilkd_bench.plumbing import processes
+from ilkd_bench.plumbing.files import write_json
+from ilkd_bench.records.find import find
 from ilkd_bench.records.folders import run_folder, run_folders
-from ilkd_bench.records.record import Record, load_records, read_record, write_record
+from ilkd_bench.records.read import load_records, read_record, write_record
+from ilkd_bench.records.record import Record
 from ilkd_bench.settings.identity import assistant_key, former, run_id, teacher_key
 from ilkd_bench.training import make_teacher
 
@@ -145,3 +149,68 @@ def test_teachers_and_assistants_have_their_old_names(root: Path) -> None:
     assert make_teacher._folder(job.run, teacher_key).name == facts["key"]
     home.mkdir()
     assert make_teacher._folder(job.run, teacher_key) == home
+
+
+def test_a_teacher_made_with_auto_serves_only_what_auto_is_here(root: Path) -> None:
+    facts = record("pkd", 0)["teacher"]
+    (root / "cache/teachers" / facts["key"]).mkdir(parents=True)
+    (here,) = planned(root, "method=pkd", "seed=8")
+    (other,) = planned(root, "method=pkd", "seed=8", "precision=bf16-mixed")
+    assert make_teacher._folder(here.run, teacher_key).name == facts["key"]
+    assert make_teacher._folder(other.run, teacher_key).name == teacher_key(other.run.identity)
+
+
+def write(root: Path, method: str, seed: int, name: str, **changes: Any) -> dict[str, Any]:
+    """Another record of schema 1: one of those there with other settings and another state."""
+    content = record(method, seed)
+    config = content["config"] | changes.pop("config", {})
+    content |= {"config": config, "id": run_id(config)} | changes
+    if content["status"] != "done":
+        for key in content.keys() - {"schema", "id", "status", "reason", "argv", "config"}:
+            del content[key]
+    folder = root / "results/runs/demo_sentiment/tiny12-tiny6" / method / f"{name}-{content['id']}"
+    write_json(folder / "record.json", content)
+    return content
+
+
+def test_what_did_not_get_done_stays_in_the_section_of_the_rest(root: Path) -> None:
+    """Its record does not say what `auto` was."""
+    write(root, "takd", 0, "s5", config={"seed": 5}, status="skipped", reason="it cannot be")
+    assert tables.main(["--results-dir", str(root / "results")]) == 0
+    text = (root / "results/tables/overview.md").read_text(encoding="utf-8")
+    assert text.count("## tiny12 -> tiny6") == 1 and "precision auto" not in text
+    assert "takd on demo_sentiment: it cannot be" in text
+
+
+@pytest.mark.parametrize("name", ["s0-a", "s9"])  # before and after the other by path
+def test_of_two_that_are_one_run_the_one_that_is_done_counts(root: Path, name: str) -> None:
+    old = record("pkd", 2)["config"]  # its precision was typed, so both say the same
+    weak = {"teacher": old["teacher"] | {"allow_weak": True}}
+    failed = write(root, "pkd", 2, name, config=weak, status="failed", reason="no memory")
+    stored = load_records(root / "results")
+    ids = {found.id for found in stored.records}
+    assert "0b5e29197d" in ids and failed["id"] not in ids
+    (flaw,) = stored.flaws
+    assert failed["id"] in flaw and "it is the same run as" in flaw and "0b5e29197d" in flaw
+    (job,) = planned(root, "method=pkd", "seed=2", "precision=32-true", "teacher.allow_weak=true")
+    assert job.is_done(read_record(job.folder))
+
+
+def test_a_run_that_goes_on_is_found_by_both_its_ids(root: Path) -> None:
+    begun = write(root, "pkd", 0, "s7", config={"seed": 7}, status="running")
+    (job,) = planned(root, "method=pkd", "seed=7")
+    assert job.folder.name == f"s7-{begun['id']}"
+    write_record(job.folder, job.record)
+    for typed in (begun["id"], job.id):
+        assert find(typed, root / "results") == job.folder
+    (other,) = planned(root, "method=pkd", "seed=7", "precision=bf16-mixed")
+    assert other.folder != job.folder, "whoever broke off did so in another precision"
+
+
+@pytest.mark.parametrize("labels", [["0", "1"], ["0.5", "1.5"], ["True", "no"], ["01", "1"]])
+def test_label_names_are_found_as_they_may_have_been_typed(root: Path, labels: list[str]) -> None:
+    (job,) = planned(root, "method=pkd")
+    run = job.run.but(task=replace(job.run.task, labels=labels))
+    typed = {"0": 0, "1": 1, "0.5": 0.5, "1.5": 1.5, "True": True}
+    wanted = [[typed.get(label, label) for label in labels], labels]
+    assert all(any(old["task"]["labels"] == one for old in former(run)) for one in wanted)

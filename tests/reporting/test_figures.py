@@ -16,7 +16,7 @@ from made import record
 from toys import write_record
 
 from ilkd_bench import figures
-from ilkd_bench.records.record import load_records
+from ilkd_bench.records.read import load_records
 from ilkd_bench.reporting.figures import catalogue, data, plots, style, write
 
 HOSTILE = "a$b_c%d{\\frac}^2<script>&amp;--$\\alpha$"

@@ -13,7 +13,7 @@ import toys
 from toys import write_record
 
 from ilkd_bench import dashboard
-from ilkd_bench.records.record import record_of
+from ilkd_bench.records.read import record_of
 from ilkd_bench.reporting import wandb_views
 from ilkd_bench.settings import identity
 from ilkd_bench.settings.schema import SCHEMA

@@ -23,7 +23,7 @@ from ilkd_bench.jobs import plan
 from ilkd_bench.records import card
 from ilkd_bench.records.find import find
 from ilkd_bench.records.public import is_path, public
-from ilkd_bench.records.record import write_record
+from ilkd_bench.records.read import write_record
 from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.students import onnx
 from ilkd_bench.training import train

@@ -21,7 +21,8 @@ from ilkd_bench.data.tasks import Task
 from ilkd_bench.plumbing import files
 from ilkd_bench.records import retention
 from ilkd_bench.records.folders import run_folder
-from ilkd_bench.records.record import Done, Record, load_records, record_of
+from ilkd_bench.records.read import load_records, record_of
+from ilkd_bench.records.record import Done, Record
 from ilkd_bench.settings import identity
 from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.students import glue as sheets

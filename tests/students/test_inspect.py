@@ -19,7 +19,7 @@ from toys import write_record
 from ilkd_bench import analyse
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import attempt
-from ilkd_bench.records.record import load_records
+from ilkd_bench.records.read import load_records
 from ilkd_bench.students import inspect, similarity
 from ilkd_bench.types import Outputs
 

@@ -365,12 +365,13 @@ def test_a_full_pipe_holds_no_run_up(
 
 def test_a_call_that_is_stuck_ends_the_process() -> None:
     code = (
-        "import time; from ilkd_bench.mirror import limited\n"
+        "import time; from ilkd_bench.training.wandb_process import limited\n"
         "with limited(0.1, 'log', print): time.sleep(30)"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
     assert ended.returncode == 1
     assert ended.stdout == "" or "stuck (log)" in ended.stdout
+    assert ended.stderr == "", "it ended by itself, and not because the code has a fault"
 
 
 def test_keys_and_passwords_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
