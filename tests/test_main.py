@@ -156,6 +156,7 @@ def without_reader(folder: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("verb", sorted(script.VERBS))
 def test_a_reader_that_has_enough_ends_every_verb_in_silence(verb: str, tmp_path: Path) -> None:
     assert without_reader(tmp_path, verb, "--help") == (0, "")
@@ -279,6 +280,7 @@ def test_bash_completes_verbs(shell: Path) -> None:
     assert completed(shell, "ilkd-bench runs --sta") == [], "files, by bash itself"
 
 
+@pytest.mark.runs
 def test_bash_completes_settings_and_choices_of_a_run(shell: Path) -> None:
     assert "method=" in completed(shell, "ilkd-bench run met")
     offered = completed(shell, "ilkd-bench run seed=0 method=rail")

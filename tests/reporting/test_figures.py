@@ -234,6 +234,7 @@ def test_curves_hold_every_term_and_the_range_over_seeds(tmp_path: Path) -> None
 # ------------------------------------------------------------------------------------- the files
 
 
+@pytest.mark.runs
 def test_every_figure_has_whole_files_that_are_the_same_from_process_to_process(
     tmp_path: Path,
 ) -> None:
@@ -318,6 +319,7 @@ def test_files_of_earlier_figures_go(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.runs
 def test_hostile_names_are_drawn_as_they_are(tmp_path: Path) -> None:
     """Names that are mathematics or mark-up elsewhere, and one longer than a panel."""
     names = [HOSTILE, "long_" * 20, "\\"]

@@ -432,6 +432,7 @@ def test_real_wandb_keeps_two_jobs_apart(offline: Any) -> None:
     assert [of_kind(run, "exit")[0].get("exit_code", 0) for run in runs] == [0, 1]
 
 
+@pytest.mark.runs
 def test_real_wandb_has_configuration_group_and_tags(offline: Any) -> None:
     record, kept, _ = offline[1]
     (run,) = of_kind(kept, "run")
@@ -449,6 +450,7 @@ def test_real_wandb_has_configuration_group_and_tags(offline: Any) -> None:
     assert "host" not in run
 
 
+@pytest.mark.runs
 def test_real_wandb_has_every_epoch_with_terms_scores_and_layers(offline: Any) -> None:
     record, kept, _ = offline[1]
     rows = pd.read_csv(offline[0] / "results" / record["folder"] / "history.csv", dtype=str)
@@ -463,6 +465,7 @@ def test_real_wandb_has_every_epoch_with_terms_scores_and_layers(offline: Any) -
     assert {"glob_name": "*", "step_metric": "epoch"}.items() <= metrics[-1].items()
 
 
+@pytest.mark.runs
 def test_real_wandb_has_the_record_as_summary(offline: Any) -> None:
     record, *runs = offline[1]
     found: list[dict[str, Any]] = []
@@ -477,6 +480,7 @@ def test_real_wandb_has_the_record_as_summary(offline: Any) -> None:
     assert found[1]["reason"] == "ZeroDivisionError: by nought"
 
 
+@pytest.mark.runs
 def test_real_wandb_has_the_student_where_that_was_asked_for(offline: Any) -> None:
     folder, (record, asked, not_asked) = offline
     (artifact,) = of_kind(asked, "artifact")
@@ -489,12 +493,14 @@ def test_real_wandb_has_the_student_where_that_was_asked_for(offline: Any) -> No
     assert of_kind(not_asked, "artifact") == []
 
 
+@pytest.mark.runs
 def test_real_wandb_keeps_no_key(offline: Any) -> None:
     files = [path for path in offline[0].rglob("*") if path.is_file()]
     assert any(path.suffix == ".wandb" for path in files)
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.runs
 def test_real_wandb_without_a_key_is_noticed_before_the_sweep(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
