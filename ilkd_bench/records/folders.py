@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,14 @@ def run_folder(results_dir: Path, config: dict[str, Any], run_id: str) -> Path:
     return results_dir / "runs" / config["task"]["name"] / pair / config["method"]["name"] / run
 
 
+HALF_A_LETTER = re.compile(r"\\u[dD][89a-fA-F]")
+"""What may be half a letter in JSON, which no file or table can hold."""
+
+
+def _whole_letters(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 class Damaged(ValueError):
     """A record that is not whole, or of a layout that this version does not know."""
 
@@ -47,7 +56,10 @@ def examine(folder: Path) -> dict[str, Any]:
         Damaged: there is one, but it is not whole; the message says why.
     """
     try:
-        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+        text = (folder / "record.json").read_text(encoding="utf-8")
+        record = json.loads(text)
+        if HALF_A_LETTER.search(text):
+            record = json.loads(_whole_letters(json.dumps(record, ensure_ascii=False)))
     except (ValueError, RecursionError) as error:
         raise Damaged(f"it is no JSON: {error}") from error
     if not isinstance(record, dict):

@@ -122,7 +122,11 @@ def _precisions_known(records: Sequence[Record]) -> list[Record]:
 
     Schema 1 had `auto` in the settings; only runs that are done say what it was.
     """
-    unknown = [record for record in records if record.config["precision"] == "auto"]
+    unknown = [
+        record
+        for record in records
+        if record.config["precision"] == "auto" and not isinstance(record, Done)
+    ]
     if not unknown:
         return list(records)
     sections: dict[str, Counter[str]] = defaultdict(Counter)

@@ -25,7 +25,14 @@ def _flaw(sentence: str) -> PydanticCustomError:
 
 def whole_settings(config: Any) -> Any:
     """Require of a run's settings what every reader relies on."""
-    for path in ("teacher.name", "student.name", "method.name", "task.name", "task.metric"):
+    for path in (
+        "teacher.name",
+        "student.name",
+        "method.name",
+        "task.name",
+        "task.metric",
+        "precision",
+    ):
         if not isinstance(_at(config, path), str):
             raise _flaw(f"its config.{path} is missing")
     for path in ("task.ood", "data"):
@@ -34,7 +41,7 @@ def whole_settings(config: Any) -> Any:
     for key in SWEPT:
         if not is_number(config.get(key)):
             raise _flaw(f"its config.{key} is no number")
-    for key in (*LIMITS, "epochs", "max_length", "precision"):
+    for key in (*LIMITS, "epochs", "max_length"):
         if key not in config:
             raise _flaw(f"its config.{key} is missing")
     return config
