@@ -115,6 +115,7 @@ def test_only_the_verb_that_is_asked_for_is_imported(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "['banks']"
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("verb", sorted(script.VERBS))
 def test_a_verb_answers_in_its_own_module_and_after_the_script(verb: str, tmp_path: Path) -> None:
     """The same words give the same answer, whichever way they were typed."""

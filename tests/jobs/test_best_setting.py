@@ -50,6 +50,7 @@ def test_the_highest_dev_score_chooses(tmp_path: Path) -> None:
     assert best(tmp_path, "lr=1e-3", "batch_size=best", "seed=7") == (1e-3, 16)
 
 
+@pytest.mark.runs
 def test_the_mean_over_seeds_chooses(tmp_path: Path) -> None:
     for seed, one, other in ((0, 0.9, 0.7), (1, 0.4, 0.7)):
         written(tmp_path, one, "lr=1e-3", f"seed={seed}")
@@ -109,6 +110,7 @@ def test_each_method_has_its_own_best(tmp_path: Path) -> None:
     assert found == [("pkd", 1, 1e-3), ("pkd", 2, 1e-3), ("alp", 1, 2e-3), ("alp", 2, 2e-3)]
 
 
+@pytest.mark.runs
 def test_a_run_at_the_best_is_the_run_with_that_number(tmp_path: Path) -> None:
     written(tmp_path, 0.6, "lr=1e-3", "batch_size=8")
     (job,) = plan.plan(toys.small(tmp_path, "method=pkd", *BEST))
@@ -141,6 +143,7 @@ def test_what_cannot_be_chosen_is_refused(words: list[str], message: str, tmp_pa
         plan.plan(["-m", *toys.small(tmp_path, *words)])
 
 
+@pytest.mark.runs
 def test_the_protocol_is_refused_on_other_launchers(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -234,6 +237,7 @@ def test_the_same_seed_twice_is_one_run(
     assert "5 runs: 5 done" in capfd.readouterr().out
 
 
+@pytest.mark.runs
 def test_a_failed_setting_is_not_chosen_and_counts_as_failed(
     tmp_path: Path, trained: list[Any]
 ) -> None:
@@ -242,6 +246,7 @@ def test_a_failed_setting_is_not_chosen_and_counts_as_failed(
     assert trained == [(1e-3, 8, 0), (0.9, 8, 0), (1e-3, 8, 1)]
 
 
+@pytest.mark.runs
 def test_where_all_settings_fail_none_is_repeated(
     tmp_path: Path, trained: list[Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -253,6 +258,7 @@ def test_where_all_settings_fail_none_is_repeated(
     assert "2 runs: 2 failed" in out and "none can be chosen" in err
 
 
+@pytest.mark.runs
 def test_a_range_may_give_the_seeds(tmp_path: Path) -> None:
     written(tmp_path, 0.5, "lr=1e-3")
     words = ["protocol=select_then_repeat", "lr=1e-3,2e-3", "seed=range(0,3)"]

@@ -75,6 +75,7 @@ def test_the_contract_is_tested_as_the_page_says(tmp_path: Path) -> None:
     assert " passed" in done.stdout
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -18,6 +18,8 @@ from ilkd_bench.reporting.tables import paper_tables, papers
 from ilkd_bench.reporting.tables.grid import Grid
 from ilkd_bench.reporting.tables.papers import Column, Row, Table
 
+pytestmark = pytest.mark.runs
+
 TABLE = Table(
     name="small",
     paper="Paper",

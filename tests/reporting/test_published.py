@@ -14,6 +14,8 @@ from made import record, seeds
 from ilkd_bench.reporting.tables import claims, papers, published
 from ilkd_bench.settings import groups
 
+pytestmark = pytest.mark.runs
+
 HEAD = "source,table,split,teacher,student,method,setting,task,metric,value,verified\n"
 PAIR = {"teacher": "bert_base", "student": "bert_6"}
 BERT = {"teacher": "bert_base", "student": "distilbert"}

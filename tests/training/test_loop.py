@@ -459,6 +459,7 @@ def test_rail_layers_come_from_seed_and_epoch_whatever_else_draws(tmp_path: Path
             assert [row["layers"] for row in history] == expected
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     "change", ["repeat", "workers", "logger", "drawing_logger", "callback", "global_state"]
 )
