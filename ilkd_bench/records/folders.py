@@ -36,12 +36,13 @@ def run_folder(results_dir: Path, config: dict[str, Any], run_id: str) -> Path:
     return results_dir / "runs" / config["task"]["name"] / pair / config["method"]["name"] / run
 
 
-HALF_A_LETTER = re.compile(r"\\u[dD][89a-fA-F]")
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 """What may be half a letter in JSON, which no file or table can hold."""
 
 
 def _whole_letters(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """Return JSON in which half a letter is written as JSON escapes it."""
+    return re.sub("[\ud800-\udfff]", lambda half: f"\\\\u{ord(half[0]):04x}", text)
 
 
 class Damaged(ValueError):
@@ -58,7 +59,7 @@ def examine(folder: Path) -> dict[str, Any]:
     try:
         text = (folder / "record.json").read_text(encoding="utf-8")
         record = json.loads(text)
-        if HALF_A_LETTER.search(text):
+        if SURROGATE.search(text):
             record = json.loads(_whole_letters(json.dumps(record, ensure_ascii=False)))
     except (ValueError, RecursionError) as error:
         raise Damaged(f"it is no JSON: {error}") from error
