@@ -57,7 +57,7 @@ def constant_score(name: str, labels: Tensor) -> float:
     return labels.bincount().max().item() / len(labels)
 
 
-def collapse(
+def collapsed(
     logits: Tensor,
     names: Sequence[str],
     target: Sequence[str],

@@ -22,7 +22,7 @@ from ilkd_bench.records.record import Done
 
 log = logging.getLogger("ilkd_bench")
 
-SHOWN = 50
+NAMED = 50
 """Runs up to which a summary names each of them."""
 
 
@@ -119,7 +119,7 @@ def report(jobs: Sequence[Job]) -> int:
                 print(f"  missing: {job.folder}")
             elif not isinstance(record, Done):
                 print(f"  {record.status}: {job.folder}: {record.reason}")
-            elif len(jobs) <= SHOWN:
+            elif len(jobs) <= NAMED:
                 print(f"  done: {job.folder}")
     if counts["done"]:
         where = [] if str(results_dir) == "results" else ["--results-dir", results_dir]

@@ -88,10 +88,10 @@ def _without_main() -> Iterator[None]:
 
     It would import it, so a script without an `if __name__ == "__main__"` would begin again there.
     """
-    told = spawn.get_preparation_data
+    usual = spawn.get_preparation_data
 
     def shortened(name: str) -> dict[str, Any]:
-        data = told(name)
+        data = usual(name)
         if name == NAME:  # another thread may be starting a process of its own
             data = {key: value for key, value in data.items() if not key.startswith("init_main")}
         return data
@@ -100,7 +100,7 @@ def _without_main() -> Iterator[None]:
     try:
         yield
     finally:
-        spawn.get_preparation_data = told
+        spawn.get_preparation_data = usual
 
 
 def _stop(process: Any) -> None:

@@ -258,7 +258,7 @@ class Run(Science):
         return "assistants" in self.method.arguments
 
 
-GIVEN_TEACHER = ("name", "checkpoint", "allow_weak")
+BESIDE_A_CHECKPOINT = ("name", "checkpoint", "allow_weak")
 """What still counts of a teacher's settings once `teacher.checkpoint` is given."""
 
 
@@ -276,7 +276,7 @@ def require_effect(run: Run, typed: set[str]) -> None:
     for key in sorted(typed):
         if key.startswith("teacher.recipe.") and run.assisted:
             continue  # they are trained by it
-        if key.startswith("teacher.") and key.removeprefix("teacher.") not in GIVEN_TEACHER:
+        if key.startswith("teacher.") and key.removeprefix("teacher.") not in BESIDE_A_CHECKPOINT:
             raise BadInput(
                 f"{key} has no effect next to teacher.checkpoint={run.teacher.checkpoint}, which "
                 "is already fine-tuned; leave one of the two out"

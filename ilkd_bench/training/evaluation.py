@@ -119,7 +119,7 @@ def _score_ood(task: Task, name: str, logits: Tensor, labels: Tensor) -> dict[st
     label_map = task.ood[name].get("label_map")
     if label_map is not None and task.labels is not None and part.labels is not None:
         rule = task.ood[name]["collapse"]
-        logits = metrics.collapse(logits, task.labels, part.labels, label_map, rule=rule)
+        logits = metrics.collapsed(logits, task.labels, part.labels, label_map, rule=rule)
     return metrics.compute([part.metric, *part.also], logits, labels)
 
 

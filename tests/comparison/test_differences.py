@@ -356,7 +356,7 @@ def test_collapsing_agrees_with_how_the_score_was_measured() -> None:
     logits = np.random.default_rng(3).normal(size=(50, 3))
     for rule in ("argmax", "sum"):
         domain = NLI["ood"]["scitail"] | {"collapse": rule}
-        measured = metrics.collapse(
+        measured = metrics.collapsed(
             torch.tensor(logits), NLI["labels"], domain["labels"], domain["label_map"], rule=rule
         )
         found = predictions.decisions(logits, NLI | {"ood": {"scitail": domain}}, "ood/scitail")

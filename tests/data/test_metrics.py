@@ -142,12 +142,12 @@ SPLIT_VOTE = torch.tensor([[0.4, 0.3, 0.3]]).log()
 
 
 def test_argmax_lets_the_most_probable_class_decide() -> None:
-    collapsed = metrics.collapse(SPLIT_VOTE, NLI, SCITAIL, MAP, rule="argmax")
+    collapsed = metrics.collapsed(SPLIT_VOTE, NLI, SCITAIL, MAP, rule="argmax")
     assert collapsed.argmax(-1).tolist() == [0]
 
 
 def test_sum_adds_probabilities_and_decides_otherwise() -> None:
-    collapsed = metrics.collapse(SPLIT_VOTE, NLI, SCITAIL, MAP, rule="sum")
+    collapsed = metrics.collapsed(SPLIT_VOTE, NLI, SCITAIL, MAP, rule="sum")
     assert collapsed.argmax(-1).tolist() == [1]
     assert collapsed.exp()[0].tolist() == pytest.approx([0.4, 0.6])
 
@@ -155,12 +155,12 @@ def test_sum_adds_probabilities_and_decides_otherwise() -> None:
 @pytest.mark.parametrize("rule", ["argmax", "sum"])
 def test_each_class_goes_where_the_map_says(rule: str) -> None:
     clear = torch.eye(3) * 20
-    assert metrics.collapse(clear, NLI, SCITAIL, MAP, rule=rule).argmax(-1).tolist() == [0, 1, 1]
+    assert metrics.collapsed(clear, NLI, SCITAIL, MAP, rule=rule).argmax(-1).tolist() == [0, 1, 1]
     reversed_target = ["neutral", "entails"]
-    again = metrics.collapse(clear, NLI, reversed_target, MAP, rule=rule)
+    again = metrics.collapsed(clear, NLI, reversed_target, MAP, rule=rule)
     assert again.argmax(-1).tolist() == [1, 0, 0]
 
 
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(ValueError, match="collapse=mean is not one of: argmax, sum"):
-        metrics.collapse(SPLIT_VOTE, NLI, SCITAIL, MAP, rule="mean")
+        metrics.collapsed(SPLIT_VOTE, NLI, SCITAIL, MAP, rule="mean")
