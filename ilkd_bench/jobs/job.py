@@ -84,7 +84,7 @@ def _begun(run: Run, root: Path) -> Path | None:
     if (home / "record.json").is_file():
         return home
     usual = precision_used("auto", run.trainer.accelerator)
-    begun = {}
+    begun: list[Path] = []
     for old in former(run):
         folder = run_folder(root, old, run_id(old))
         record = read_record(folder)
@@ -92,8 +92,8 @@ def _begun(run: Run, root: Path) -> Path | None:
             if isinstance(record, Done):
                 return folder
             if run.precision in (record.config["precision"], usual):  # of `auto`, this machine's
-                begun[folder] = record
-    return next(iter(begun), None)
+                begun.append(folder)
+    return begun[0] if begun else None
 
 
 def execute(job: Job, heading: str = "", *, wait: bool = True) -> Record | None:
