@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from multiprocessing import spawn
 from pathlib import Path
 
@@ -21,6 +22,14 @@ from ilkd_bench.settings.groups import ROOT
 @pytest.fixture(autouse=True)
 def nothing_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "PRELOAD", [])
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Also where the shell that started the tests has them ignore Ctrl-C, as it does with `&`."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def leave(how: str, path: Path) -> None:
