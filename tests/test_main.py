@@ -163,6 +163,7 @@ def test_a_reader_that_has_enough_ends_every_verb_in_silence(verb: str, tmp_path
     assert without_reader(tmp_path, verb, "--help") == (0, "")
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("words", ["runs", "runs --format csv", "banks", "run --cfg job", "--help"])
 def test_so_does_one_of_a_verbs_output(words: str, tmp_path: Path) -> None:
     for number in range(3):

@@ -42,6 +42,7 @@ BEST = ("lr=best", "batch_size=best", "seed=7")
 # ----------------------------------------------------------------------------- which one is chosen
 
 
+@pytest.mark.runs
 def test_the_highest_dev_score_chooses(tmp_path: Path) -> None:
     for score, lr, size in ((0.5, 1e-3, 8), (0.75, 2e-3, 8), (0.7, 1e-3, 16), (0.6, 2e-3, 16)):
         written(tmp_path, score, f"lr={lr}", f"batch_size={size}")

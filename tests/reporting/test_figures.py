@@ -19,6 +19,8 @@ from ilkd_bench import figures
 from ilkd_bench.records.read import load_records
 from ilkd_bench.reporting.figures import catalogue, data, plots, style, write
 
+pytestmark = pytest.mark.runs
+
 HOSTILE = "a$b_c%d{\\frac}^2<script>&amp;--$\\alpha$"
 
 

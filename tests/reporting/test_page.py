@@ -265,6 +265,7 @@ def test_without_records_the_message_says_what_to_type(
     assert not (tmp_path / "report").exists()
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("field", "value"),
     [

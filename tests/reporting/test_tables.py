@@ -170,6 +170,7 @@ def broken(kind: str, folder: Path, item: dict[str, Any]) -> str:
     return "it has the id of "
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", ["older", "truncated", "edited", "nan", "twice"])
 def test_a_record_that_cannot_be_used_is_named_and_the_others_are_shown(
     kind: str, tmp_path: Path, run: Any

@@ -30,6 +30,8 @@ from ilkd_bench.students import select
 from ilkd_bench.students.glue import SHEETS
 from ilkd_bench.types import BadInput
 
+pytestmark = pytest.mark.runs
+
 TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
 OFFICIAL = {
     "CoLA.tsv": 1063,

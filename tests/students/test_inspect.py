@@ -23,6 +23,8 @@ from ilkd_bench.records.read import load_records
 from ilkd_bench.students import inspect, similarity
 from ilkd_bench.types import Outputs
 
+pytestmark = pytest.mark.runs
+
 # ---------------------------------------------------------------------------------- the numbers
 
 

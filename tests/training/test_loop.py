@@ -296,6 +296,7 @@ def test_the_last_weights_go_on_to_the_next_phase_with_a_fresh_optimiser(
     assert not list(tmp_path.rglob("*.ckpt")), "a checkpoint is left"
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("carry", "epoch"), [("last", 3), ("best", 2)])
 @pytest.mark.parametrize("killed", [None, ("first", 2), ("second", 0), ("second", 1)], ids=str)
 def test_a_phase_says_which_of_its_weights_the_next_one_starts_from(
@@ -447,6 +448,7 @@ def rail_run(
     return without_times(fitted.history), weights_of(student) | weights_of(method)
 
 
+@pytest.mark.runs
 def test_rail_layers_come_from_seed_and_epoch_whatever_else_draws(tmp_path: Path) -> None:
     for seed in (0, 3):
         expected = [

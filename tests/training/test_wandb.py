@@ -23,6 +23,8 @@ from ilkd_bench.settings.run import Run
 from ilkd_bench.training import wandb_process
 from ilkd_bench.training.wandb_logger import Mirror, flat, numbers, opening, tracker
 
+pytestmark = pytest.mark.runs
+
 ROWS = [
     {
         "phase": "distill",
