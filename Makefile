@@ -35,7 +35,7 @@ test: $(INSTALLED)  ## the tests that answer in two minutes
 test-long: $(INSTALLED)  ## the tests that take longer: whole sweeps, kills, browser, Slurm, ONNX
 	$(BIN)/python -m pytest -m long
 
-test-all: test test-long test-ray  ## all tests, about an hour
+test-all: test test-long test-ray  ## all tests, about half an hour
 
 # Ray's launcher wants other versions of three packages than constraints.txt has for the rest.
 $(RAY)/.installed: pyproject.toml constraints.txt
