@@ -7,14 +7,16 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from ilkd_bench.data import grammar
 from ilkd_bench.plumbing.files import file_hash
 from ilkd_bench.types import BadInput
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMATS = ("parquet", "jsonl", "csv", "tsv")
 CLASS_METRICS = ("accuracy", "f1", "mcc")
@@ -178,7 +180,7 @@ def read(task: Task, split: str, *, data_dir: Path | None, limit: int | None = N
             raise BadInput(
                 f"task.splits.{split}={source}: the grammar has {', '.join(grammar.SPLITS)}"
             )
-        frame = pd.DataFrame(grammar.rows(task.name.removesuffix("_ood"), source))
+        frame = _frame(grammar.rows(task.name.removesuffix("_ood"), source))
     elif data_dir is not None:
         path = find_file(task, split, data_dir)
         if path is None:
@@ -190,13 +192,23 @@ def read(task: Task, split: str, *, data_dir: Path | None, limit: int | None = N
     return _check(task, split, frame, where, limit)
 
 
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    import pandas as pd  # in functions only: it takes long, and planning runs reads no rows
+
+    return pd.DataFrame(rows)
+
+
 def _read_file(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields than the header
         return _parse(path)
 
 
 def _parse(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
     try:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
@@ -261,6 +273,8 @@ def _check(task: Task, split: str, frame: pd.DataFrame, where: str, limit: int |
 
 def _labels(task: Task, column: pd.Series, where: str) -> np.ndarray:
     if task.labels is None:
+        import pandas as pd
+
         scores = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float32)
         low, high = task.score_range or (-np.inf, np.inf)
         bad = ~np.isfinite(scores) | (((scores < low) | (scores > high)) & (scores != HIDDEN))

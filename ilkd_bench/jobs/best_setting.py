@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ilkd_bench.comparison import scores
 from ilkd_bench.records.cells import cell
 from ilkd_bench.records.folders import run_folder
 from ilkd_bench.records.read import read_record
@@ -49,6 +48,8 @@ def best(run: Run, keys: Sequence[str]) -> dict[str, Any]:
             "settings is done, so none can be chosen. "
             "Run the grid with one seed first, e.g. -m lr=1e-5,2e-5 seed=0"
         )
+    from ilkd_bench.comparison import scores  # only here: it imports pandas, which takes long
+
     one_cell = scores.frame(candidates).assign(**dict.fromkeys(scores.CELL, ""))
     setting = scores.chosen(one_cell).iloc[0]
     chosen = {"lr": float(setting["lr"]), "batch_size": int(setting["batch_size"])}
