@@ -22,7 +22,7 @@ from ilkd_bench.records.record import Done, Record
 from ilkd_bench.types import BadInput
 
 SEEDS_GROUPED = ("row", "lr", "batch_size")
-"""Runs of a view that agree in these settings differ in their seed only (`tracking.opening`)."""
+"""Runs of a view that agree in these differ in their seed only (`wandb_logger.opening`)."""
 
 SECONDS = "seconds/train"
 
@@ -114,7 +114,7 @@ def _split_metrics(part: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _key(split: str, metric: str) -> str:
-    """Return the name of a final score in a run's summary (`tracking.flat`)."""
+    """Return the name of a final score in a run's summary (`wandb_logger.flat`)."""
     return f"scores/{split}/{metric}"
 
 

@@ -1,7 +1,7 @@
 """The mirror of a run at Weights & Biases. The record on disk is the truth; a mirror only warns.
 
-W&B lives in a process of its own (`mirror`), one per run. Messages are handed over without waiting;
-only at its end a run waits for a few seconds.
+W&B lives in a process of its own (`wandb_process`), one per run. Messages are handed over without
+waiting; only at its end a run waits for a few seconds.
 """
 
 from __future__ import annotations

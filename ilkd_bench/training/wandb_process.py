@@ -1,9 +1,9 @@
 """Weights & Biases in a process of its own, so that no run fails by it or waits for it.
 
-`tracking` starts this file once per run and writes messages to it, one JSON line each: `start`,
+`wandb_logger` starts this file once per run and writes messages to it, one JSON line each: `start`,
 then `log`, `summary`, `student` and `finish`. What a person should know comes back as lines of
 text. Where the messages end without `finish`, the run died, and its mirror is marked as failed.
-Nothing of the package is imported here but by `group`.
+Nothing of the package is imported here.
 """
 
 from __future__ import annotations
