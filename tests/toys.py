@@ -19,6 +19,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from ilkd_bench.data.batches import Split
 from ilkd_bench.data.tokens import Encoded
 from ilkd_bench.functional import features
+from ilkd_bench.jobs import plan
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models import build
 from ilkd_bench.models.model import Model
@@ -30,7 +31,7 @@ from ilkd_bench.training.loop import FitSettings
 from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import Clock, Outputs, Phase, Rows, Spec
 
-CONF = groups.ROOT / "conf"
+CONF = plan.ROOT / "conf"  # of `plan`, which tells Hydra what ${root:} is
 VECTORS = Path(__file__).parent / "vectors"
 plugins.use(os.environ.get(groups.PLUGINS) or None)
 METHODS = groups.names("method")
