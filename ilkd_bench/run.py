@@ -16,6 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from ilkd_bench.jobs import plan, wandb_group
+from ilkd_bench.jobs.check import require_possible
 from ilkd_bench.jobs.importable import require_importable
 from ilkd_bench.jobs.job import execute
 from ilkd_bench.jobs.sweep import Sweep, announce, report
@@ -80,6 +81,7 @@ def main(argv: Sequence[str]) -> int:
     require_importable(jobs)
     try:
         with terminable():
+            require_possible(jobs, here=not elsewhere)
             jobs = wandb_group.prepare(jobs, argv)
             announce(jobs)
             if elsewhere:
@@ -89,16 +91,17 @@ def main(argv: Sequence[str]) -> int:
             else:
                 Sweep(jobs).carry_out()
             if plan.repeats(argv):
-                repetition = plan.plan(argv, repeat=True)
+                try:
+                    repetition = plan.plan(argv, repeat=True)
+                except BadInput as error:  # nothing is done that could choose
+                    report(jobs)
+                    command.complain(error)
+                    return 1
                 repetition = wandb_group.prepare(repetition, argv)
                 announce(repetition)
                 Sweep(repetition).carry_out()
                 known = {job.id for job in jobs}
                 jobs += [job for job in repetition if job.id not in known]
-    except BadInput as error:  # nothing is done that could choose
-        report(jobs)
-        command.complain(error)
-        return 1
     except KeyboardInterrupt as interrupt:
         command.complain("stopped; type the same command again to go on")
         return 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)

@@ -80,6 +80,11 @@ def encode(
     return Encoded(**arrays, pad_id=tokenizer.pad_token_id)
 
 
+def tokenised(rows: TextRows, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> Encoded:
+    """Tokenise a few rows without the cache; see `encode`."""
+    return Encoded(**_tokenise(rows, tokenizer, max_length), pad_id=tokenizer.pad_token_id)
+
+
 def _tokenise(
     rows: TextRows, tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> dict[str, np.ndarray]:

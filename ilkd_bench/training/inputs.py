@@ -12,19 +12,19 @@ import torch
 
 from ilkd_bench.data import tasks
 from ilkd_bench.data.batches import Split
-from ilkd_bench.data.tasks import Task
+from ilkd_bench.data.tasks import Task, TextRows
 from ilkd_bench.data.tokens import encode, tokenizer_fingerprint
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.build import checkpoint, seeded
-from ilkd_bench.models.layers import PROJECTIONS
+from ilkd_bench.models.layers import PROJECTIONS, check_copy, watched
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.banked import BANKED, banked, can_bank
 from ilkd_bench.teachers.live import LiveTeacher, Teacher
-from ilkd_bench.training.loop import FitSettings
+from ilkd_bench.training.loop import FitSettings, check_terms
 from ilkd_bench.training.module import Optimisation
-from ilkd_bench.types import BadInput, Incompatible, Phase
+from ilkd_bench.types import BadInput, Incompatible, Phase, Rows, Spec
 
 log = logging.getLogger(__name__)
 
@@ -82,41 +82,86 @@ def build_method(run: Run, student: Model, teacher: LiveTeacher) -> Method:
     return method
 
 
-def read_splits(run: Run, student: Model, teacher: Model) -> dict[str, Split]:
-    """Read and tokenise train, dev and every set that is scored at the end.
+def matched(run: Run, student: Model, teacher: LiveTeacher) -> tuple[Method, list[Phase]]:
+    """Return the method for a pair of models, and its phases.
 
     Raises:
-        BadInput: see `tasks.read`; or `max_length` is beyond a model's positions.
+        BadInput: a setting is not possible for the method or for the models.
+        Incompatible: the method cannot work for this pair.
     """
-    for whose, model in (("student", student), ("teacher", teacher)):
+    for whose, model in (("student", student), ("teacher", teacher.model)):
         if run.max_length > model.max_tokens:
             raise BadInput(
                 f"max_length={run.max_length} is beyond the {whose}'s {model.max_tokens} "
                 f"positions: allowed is max_length={model.max_tokens} or less"
             )
+    if run.student.teacher_layers is not None:
+        check_copy(student.hf, teacher.model.hf, run.student.teacher_layers)
+    method = build_method(run, student, teacher)
+    phases = method.phases(run.epochs)
+    inside = _inside(phases)
+    with watched(student.hf, inside), watched(teacher.model.hf, inside):  # Incompatible now
+        pass
+    check_bank(run, phases)
+    check_compile(run, phases)
+    return method, phases
+
+
+def _inside(phases: Sequence[Phase]) -> frozenset[str]:
+    """Return what phases need that layers keep to themselves."""
+    return frozenset().union(*(phase.needs for phase in phases)) & PROJECTIONS.keys()
+
+
+def meet_rows(
+    run: Run, method: Method, phases: Sequence[Phase], student: Spec, teacher: Spec, rows: Rows
+) -> None:
+    """Show all training rows to the method, and ask it once for every phase's loss.
+
+    Raises:
+        BadInput: it cannot learn from these rows, or its weights are not those of its terms.
+    """
+    with seeded(2**31 + run.seed):  # not the numbers that its projections were drawn from
+        method.prepare(rows.labels, rows.index)
+    two = Rows(rows.labels[:2], rows.index[:2])
+    check_terms(method, run.method.weights, phases, student, teacher, two)
+
+
+def read_texts(run: Run) -> dict[str, TextRows]:
+    """Read train, dev and every set that is scored at the end.
+
+    Raises:
+        BadInput: see `tasks.read`.
+    """
     task = run.task
     data_dir = None if run.data_dir is None else Path(run.data_dir)
+
+    def read(part: Task, name: str) -> TextRows:
+        limit = run.limit_train if name in ("teacher", "train") else run.limit_eval
+        return tasks.read(part, name, data_dir=data_dir, limit=limit)
+
+    texts = {n: read(task, n) for n in tasks.available(task, data_dir) if n not in task.hidden}
+    for name in task.ood:
+        part = tasks.ood_task(task, name)
+        texts[f"ood/{name}"] = read(part, tasks.available(part, data_dir)[0])
+    return {name: rows for name, rows in texts.items() if not tasks.is_hidden(task, rows.labels)}
+
+
+def read_splits(run: Run, student: Model, teacher: Model) -> dict[str, Split]:
+    """Read and tokenise train, dev and every set that is scored at the end.
+
+    Raises:
+        BadInput: see `tasks.read`; or the tokenizers do not know the words.
+    """
     same = tokenizer_fingerprint(student.tokenizer) == tokenizer_fingerprint(teacher.tokenizer)
 
-    def split(part: Task, name: str) -> Split:
-        trains = name in ("teacher", "train")
-        limit = run.limit_train if trains else run.limit_eval
-        rows = tasks.read(part, name, data_dir=data_dir, limit=limit)
+    def split(rows: TextRows) -> Split:
         s = encode(rows, student.tokenizer, max_length=run.max_length, cache_dir=run.cache)
         t = s
         if not same:
             t = encode(rows, teacher.tokenizer, max_length=run.max_length, cache_dir=run.cache)
         return Split(torch.from_numpy(rows.labels), torch.from_numpy(rows.index), s, t)
 
-    splits = {
-        name: split(task, name)
-        for name in tasks.available(task, data_dir)
-        if name not in task.hidden
-    }
-    for name in task.ood:
-        part = tasks.ood_task(task, name)
-        splits[f"ood/{name}"] = split(part, tasks.available(part, data_dir)[0])
-    return {n: s for n, s in splits.items() if not tasks.is_hidden(task, s.labels.numpy())}
+    return {name: split(rows) for name, rows in read_texts(run).items()}
 
 
 def check_bank(run: Run, phases: Sequence[Phase]) -> None:
@@ -140,7 +185,7 @@ def check_compile(run: Run, phases: Sequence[Phase]) -> None:
     Raises:
         BadInput: that is so.
     """
-    inside = frozenset().union(*(phase.needs for phase in phases)) & PROJECTIONS.keys()
+    inside = _inside(phases)
     if run.compile and inside:
         raise BadInput(
             f"compile=true: method={run.method.name} needs {', '.join(sorted(inside))} "

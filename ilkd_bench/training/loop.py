@@ -16,8 +16,9 @@ from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
-from ilkd_bench.data.batches import EpochBatches, Split, loader, sorted_batches, to_device
+from ilkd_bench.data.batches import EpochBatches, Split, loader, sorted_batches
 from ilkd_bench.methods.base import Method
+from ilkd_bench.models.layers import PROJECTIONS
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.hardware import device_here, precision_here
 from ilkd_bench.teachers.finetuned import save_weights
@@ -29,9 +30,9 @@ from ilkd_bench.training.checkpoints import (
     kept_for_resume,
     load,
 )
-from ilkd_bench.training.module import DistillModule, Optimisation, Score, both_outputs
+from ilkd_bench.training.module import DistillModule, Optimisation, Score
 from ilkd_bench.training.progress import Bar
-from ilkd_bench.types import BadInput, Clock, Phase
+from ilkd_bench.types import BadInput, Clock, Outputs, Phase, Rows, Spec
 
 log = logging.getLogger(__name__)
 
@@ -211,32 +212,53 @@ def trainer(
 
 
 def check_terms(
-    student: Model,
     method: Method,
     weights: dict[str, float],
-    teacher: Teacher,
-    split: Split,
     phases: Sequence[Phase],
-    device: torch.device,
+    student: Spec,
+    teacher: Spec,
+    rows: Rows,
 ) -> None:
-    """Compute every phase's loss once, on two rows, before anything is trained.
+    """Compute every phase's loss once, of made-up outputs, before anything is trained.
+
+    Args:
+        rows: a few of the training rows.
 
     Raises:
         BadInput: a term has no weight, or a weight belongs to no term of any phase.
     """
-    rows = sorted_batches(split.lengths, 2)[-1]
-    batch = to_device(split[rows], device)
     terms: set[str] = set()
-    student.eval().to(device)
-    method.to(device)
-    teacher.to(device)
     with torch.no_grad():
         for phase in phases:
             clock = Clock(phase, epoch=0, step=0, steps=1, seed=0)
-            terms |= set(method.loss(*both_outputs(student, teacher, batch, clock), clock))
+            s, t = (_made_up(spec, phase.needs, len(rows.labels)) for spec in (student, teacher))
+            terms |= set(method.loss(s, t, rows, clock))
     for names, text in [
         (terms - set(weights), "the loss has terms without a weight"),
         (set(weights) - terms, "weights that no phase of the method uses"),
     ]:
         if names:
             raise BadInput(f"method.weights: {text}: {', '.join(sorted(names))}")
+
+
+def _made_up(spec: Spec, needs: frozenset[str], rows: int) -> Outputs:
+    """Return outputs in the shapes that a model of these sizes shows, for rows of three tokens."""
+    tokens = 3
+    layers, width, heads = spec.layers, spec.width, spec.heads
+    per_layer = {
+        "hidden": (layers + 1, (rows, tokens, width)),
+        "attention": (layers, (rows, heads, tokens, tokens)),
+        **dict.fromkeys(PROJECTIONS, (layers, (rows, heads, tokens, width // heads))),
+    }
+    draw = torch.Generator().manual_seed(0)
+    shown: dict[str, Any] = {
+        name: tuple(torch.rand(shape, generator=draw) for _ in range(count))
+        for name, (count, shape) in per_layer.items()
+        if name in needs
+    }
+    shown |= {
+        name: torch.rand(rows, layers + 1, width, generator=draw)
+        for name in needs & {"cls", "mean"}
+    }
+    logits = torch.rand(rows, spec.classes, generator=draw)
+    return Outputs(logits, torch.ones(rows, tokens, dtype=torch.long), **shown)

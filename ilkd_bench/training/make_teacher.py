@@ -122,7 +122,7 @@ def assistants(
     phases = method.phases(run.teacher.recipe.epochs)
     above, facts_of_all = teacher, []
     for number, which in enumerate(method.assistants, 1):
-        assistant = _build(which, run, teacher)
+        assistant = build_assistant(which, run, teacher)
         key = partial(assistant_key, name=assistant.name, number=number)
         folder = _folder(run, key)
         splits = read_splits(run, assistant.model, above.model)
@@ -182,7 +182,7 @@ def _refuse_weak(run: Run, assistant: LiveTeacher) -> None:
     )
 
 
-def _build(which: int | str, run: Run, teacher: LiveTeacher) -> LiveTeacher:
+def build_assistant(which: int | str, run: Run, teacher: LiveTeacher) -> LiveTeacher:
     """Return an assistant before its training: some layers of the teacher, or a student."""
     labels = run.task.labels
     if isinstance(which, int):

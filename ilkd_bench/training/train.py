@@ -13,8 +13,7 @@ import pandas as pd
 
 from ilkd_bench.data.batches import Split
 from ilkd_bench.methods.base import Method
-from ilkd_bench.models.build import seeded
-from ilkd_bench.models.layers import check_copy, copy_layers
+from ilkd_bench.models.layers import copy_layers
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import write_text
 from ilkd_bench.plumbing.hardware import device_here, environment, precision_here
@@ -25,19 +24,18 @@ from ilkd_bench.teachers.live import LOGITS, LiveTeacher, Teacher
 from ilkd_bench.training.evaluation import evaluate, measure_teacher, save_student, scorer
 from ilkd_bench.training.inputs import (
     answering,
-    build_method,
     build_student,
     build_teacher,
-    check_bank,
-    check_compile,
     check_tokens,
     fit_settings,
+    matched,
+    meet_rows,
     read_splits,
 )
-from ilkd_bench.training.loop import Fitted, check_terms, fit
+from ilkd_bench.training.loop import Fitted, fit
 from ilkd_bench.training.make_teacher import assistants, fine_tune
 from ilkd_bench.training.wandb_logger import tracker
-from ilkd_bench.types import Phase
+from ilkd_bench.types import Phase, Rows
 
 
 def train(run: Run, folder: Path) -> Measured:
@@ -108,28 +106,20 @@ def prepare(run: Run) -> Parts:
     with seconds.on("setup"):
         precision_here(run.precision, run.trainer.accelerator)  # BadInput now
         student, teacher = build_student(run), build_teacher(run)
-        method = build_method(run, student, teacher)
-        phases = method.phases(run.epochs)
-        check_bank(run, phases)
-        check_compile(run, phases)
-        layers = run.student.teacher_layers
-        if layers is not None:
-            check_copy(student.hf, teacher.model.hf, layers)
+        method, phases = matched(run, student, teacher)
         splits = read_splits(run, student, teacher.model)
         check_tokens(run.method.name, method, splits["train"])
+        rows = Rows(splits["train"].labels, splits["train"].index)
+        meet_rows(run, method, phases, student.spec, teacher.spec, rows)
         parameters = {"teacher": _parameters(teacher.model), "student": _parameters(student)}
     with seconds.on("teacher"):
         facts = fine_tune(run, teacher, phases, splits)
         facts["dev"] = _measure(run, teacher, splits)
         answers = answering(run, teacher, splits, "train", phases)
     with seconds.on("setup"):
+        layers = run.student.teacher_layers
         if layers is not None:
             copy_layers(student.hf, teacher.model.hf, layers)
-        with seeded(2**31 + run.seed):  # not the numbers that its projections were drawn from
-            method.prepare(splits["train"].labels, splits["train"].index)
-        device = device_here(run.trainer.accelerator)
-        weights = run.method.weights
-        check_terms(student, method, weights, answers, splits["train"], phases, device)
     if method.assistants:
         with seconds.on("teacher"):
             teacher, facts["assistants"] = assistants(run, method, teacher)

@@ -22,7 +22,7 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training.loop import check_terms
 from ilkd_bench.training.module import both_outputs, weighted_sum
-from ilkd_bench.types import NEEDS, BadInput, Clock, Incompatible, Spec
+from ilkd_bench.types import NEEDS, BadInput, Clock, Incompatible, Rows, Spec
 
 FILES = {path.stem: json.loads(path.read_text("utf-8")) for path in toys.VECTORS.glob("*.json")}
 PAIRS = {  # (student layers, width), (teacher layers, width)
@@ -156,11 +156,9 @@ class BestOnly:
 
     def __init__(self, teacher: LiveTeacher) -> None:
         self._teacher = teacher
-        self.moved = False
 
     def to(self, device: torch.device) -> None:
         self._teacher.to(device)
-        self.moved = True
 
     def outputs(self, batch: Any, needs: frozenset[str], at: float | None = None) -> Any:
         return self._teacher.outputs(batch, needs)
@@ -369,20 +367,19 @@ def test_a_term_without_a_weight_is_an_error(variant: Any) -> None:
 
 def test_unused_weights_and_unweighted_terms_are_refused_before_training(variant: Any) -> None:
     name, changes = variant
-    student, model = toys.model(layers=2, seed=1), toys.model(layers=4, seed=2)
-    teacher = BestOnly(LiveTeacher(model))
-    method = toys.method(name, student.spec, model.spec, **changes)
+    specs = toys.spec(2), toys.spec(4)
+    method = toys.method(name, *specs, **changes)
     weights = toys.method_settings(name)["weights"]
-    rest = toys.split(6), method.phases(4), torch.device("cpu")
-    method.prepare(rest[0].labels, rest[0].index)
-    check_terms(student, method, weights, teacher, *rest)
-    assert teacher.moved, "it may be on another device than the student"
+    rows = Rows(torch.tensor([0, 1, 2, 0, 1, 2]), torch.arange(6))
+    rest = method.phases(4), *specs, Rows(rows.labels[:2], rows.index[:2])
+    method.prepare(rows.labels, rows.index)
+    check_terms(method, weights, *rest)
     with pytest.raises(BadInput, match="weights that no phase of the method uses: typo"):
-        check_terms(student, method, weights | {"typo": 1.0}, teacher, *rest)
+        check_terms(method, weights | {"typo": 1.0}, *rest)
     for term in weights:
         fewer = {k: v for k, v in weights.items() if k != term}
         with pytest.raises(BadInput, match=f"terms without a weight: {term}"):
-            check_terms(student, method, fewer, teacher, *rest)
+            check_terms(method, fewer, *rest)
 
 
 # ------------------------------------------------------------------------------ with live models
@@ -438,9 +435,10 @@ def test_name_is_the_file_name(name: str) -> None:
 
 def test_check_terms_looks_at_every_phase() -> None:
     """The weight of a later phase is used; check with the phases cut to the first."""
-    student, teacher = toys.model(layers=2), LiveTeacher(toys.model(layers=3))
-    method = toys.method("pro_kd", student.spec, teacher.spec)
+    specs = toys.spec(2), toys.spec(3)
+    method = toys.method("pro_kd", *specs)
     weights = toys.method_settings("pro_kd")["weights"]
-    rest = toys.split(6), method.phases(4)[:1], torch.device("cpu")
+    rows = Rows(torch.tensor([0, 1]), torch.arange(2))
+    check_terms(method, weights, method.phases(4), *specs, rows)
     with pytest.raises(BadInput, match="no phase of the method uses: ce"):
-        check_terms(student, method, weights, BestOnly(teacher), *rest)
+        check_terms(method, weights, method.phases(4)[:1], *specs, rows)
