@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ilkd_bench.data import grammar
+from ilkd_bench.data import formats, grammar
+from ilkd_bench.data.formats import Columns
+from ilkd_bench.data.labels import allowed, finder, number, shown
 from ilkd_bench.plumbing.files import file_hash
 from ilkd_bench.types import BadInput
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-FORMATS = ("parquet", "jsonl", "csv", "tsv")
+FORMATS = tuple(formats.READERS)
 CLASS_METRICS = ("accuracy", "f1", "mcc")
 SCORE_METRICS = ("pearson", "spearman")
 HIDDEN = -1
@@ -174,61 +171,27 @@ def read(task: Task, split: str, *, data_dir: Path | None, limit: int | None = N
             the task's.
     """
     where = f"task={task.name}, split {split}"
+    wanted = [*task.text_columns, task.label_column]
     if is_demo(task):
         source = task.splits[split]
         if source not in grammar.SPLITS:
             raise BadInput(
                 f"task.splits.{split}={source}: the grammar has {', '.join(grammar.SPLITS)}"
             )
-        frame = _frame(grammar.rows(task.name.removesuffix("_ood"), source))
+        rows = grammar.rows(task.name.removesuffix("_ood"), source)
+        columns = formats.from_rows(rows, wanted, where)
     elif data_dir is not None:
         path = find_file(task, split, data_dir)
         if path is None:
             raise BadInput(f"{where}: no file {task.splits[split]} in {data_dir / task.name}")
         where = str(path)
-        frame = _read_file(path)
+        columns = formats.read_file(path, wanted)
     else:
-        frame = _read_hub(task, split)
-    return _check(task, split, frame, where, limit)
+        columns = _read_hub(task, split, wanted, where)
+    return _check(task, split, columns, where, limit)
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    import pandas as pd  # in functions only: it takes long, and planning runs reads no rows
-
-    return pd.DataFrame(rows)
-
-
-def _read_file(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields than the header
-        return _parse(path)
-
-
-def _parse(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    try:
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-        if path.suffix == ".jsonl":
-            return pd.read_json(path, lines=True, dtype=False)
-        plain = path.suffix == ".tsv"
-        return pd.read_csv(
-            path,
-            sep="\t" if plain else ",",
-            quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL,
-            encoding="utf-8-sig",
-            keep_default_na=False,
-            dtype=str,
-            index_col=False,
-        )
-    except (ValueError, OSError, pd.errors.ParserWarning) as error:  # parsers raise ValueErrors
-        raise BadInput(f"{path} cannot be read: {error}") from error
-
-
-def _read_hub(task: Task, split: str) -> pd.DataFrame:
+def _read_hub(task: Task, split: str, wanted: Sequence[str], where: str) -> Columns:
     name = _hub_name(task)
     from datasets import load_dataset  # only here: it takes a second to import
 
@@ -243,66 +206,69 @@ def _read_hub(task: Task, split: str) -> pd.DataFrame:
             f"network give data_dir=DIR with DIR/{task.name}/{task.splits[split]}."
             f"{{{','.join(FORMATS)}}}"
         ) from error
-    return data.to_pandas()
+    return formats.from_arrow(data.with_format("arrow")[:], wanted, where)
 
 
-def _check(task: Task, split: str, frame: pd.DataFrame, where: str, limit: int | None) -> TextRows:
-    if frame.empty:
+def _check(task: Task, split: str, columns: Columns, where: str, limit: int | None) -> TextRows:
+    found = columns[task.label_column]
+    if not len(found):
         raise BadInput(f"{where}: the split has no rows")
-    missing = [c for c in (*task.text_columns, task.label_column) if c not in frame.columns]
-    if missing:
-        raise BadInput(
-            f"{where}: no column {', '.join(missing)}; found are {', '.join(map(str, frame))}"
-        )
     for column in task.text_columns:
-        bad = frame.index[~frame[column].map(lambda text: isinstance(text, str))]
-        if len(bad):
-            raise BadInput(
-                f"{where}: column {column} of row {bad[0]} is {frame[column][bad[0]]!r}, no text"
-            )
-    index = np.arange(len(frame))
-    if limit is not None and limit < len(frame):
+        _check_texts(columns[column], f"{where}: column {column}")
+    index = np.arange(len(found))
+    if limit is not None and limit < len(found):
         index = np.sort(np.random.default_rng(0).choice(index, size=limit, replace=False))
-    labels = _labels(task, frame[task.label_column], where)
+    labels = _scores(task, found, where) if task.labels is None else _classes(task, found, where)
     if split in ("teacher", "train", "dev"):
         _check_variety(task, labels, where)
-    chosen = frame.iloc[index]
-    texts = [chosen[column].tolist() for column in task.text_columns]
+    texts = [[columns[column][row] for row in index.tolist()] for column in task.text_columns]
     return TextRows(texts, labels[index], index)
 
 
-def _labels(task: Task, column: pd.Series, where: str) -> np.ndarray:
-    if task.labels is None:
-        import pandas as pd
-
-        scores = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float32)
-        low, high = task.score_range or (-np.inf, np.inf)
-        bad = ~np.isfinite(scores) | (((scores < low) | (scores > high)) & (scores != HIDDEN))
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
+def _check_texts(texts: Sequence[Any], where: str) -> None:
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise BadInput(f"{where} of row {row} is {shown(text)}, no text")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
             raise BadInput(
-                f"{where}: the label of row {row} is {column.iloc[row]}; allowed are numbers "
-                f"from {low:g} to {high:g}"
-            )
-        return scores
-    names = {name: number for number, name in enumerate(task.labels)}
-    numbers = {str(number): number for number in names.values()}
-    named = any(name.lstrip("-").isdigit() for name in names)  # then a number is a name
-    known = {str(HIDDEN): HIDDEN} | ({} if named else numbers) | names
-    values = column.map(lambda value: known.get(_word(value)))
-    unknown = column.index[values.isna()]
-    if len(unknown):
-        row = unknown[0]
-        allowed = ", ".join(f"{number} ({name})" for name, number in names.items())
+                f"{where} of row {row} is {shown(text)}, which has half of a character (a lone "
+                f"surrogate) at place {error.start}"
+            ) from error
+
+
+def _scores(task: Task, column: Sequence[Any], where: str) -> np.ndarray:
+    """Return the labels of a regression, float32."""
+    values = [number(label) for label in column]
+    scores = np.array([np.nan if value is None else float(value) for value in values])
+    low, high = task.score_range or (-np.inf, np.inf)
+    bad = ~(np.abs(scores) <= np.finfo(np.float32).max)
+    bad |= ((scores < low) | (scores > high)) & (scores != HIDDEN)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
         raise BadInput(
-            f"{where}: the label of row {row} is {_word(column[row])}; allowed are {allowed}"
+            f"{where}: the label of row {row} is {shown(column[row])}; allowed are numbers "
+            f"from {low:g} to {high:g}"
         )
-    return values.to_numpy(dtype=np.int64)
+    return scores.astype(np.float32)
 
 
-def _word(label: Any) -> str:
-    """Return a label as text, a whole number without its point: 1.0 and 1 are "1"."""
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+def _classes(task: Task, column: Sequence[Any], where: str) -> np.ndarray:
+    """Return the labels as numbers of the task's names, int64."""
+    names = task.labels or ()
+    find = finder(names)
+    classes = []
+    for row, label in enumerate(column):
+        position = find(label)
+        if position is None and number(label) == HIDDEN:
+            position = HIDDEN
+        if position is None:
+            raise BadInput(
+                f"{where}: the label of row {row} is {shown(label)}; allowed are {allowed(names)}"
+            )
+        classes.append(position)
+    return np.array(classes, dtype=np.int64)
 
 
 def is_hidden(task: Task, labels: np.ndarray) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from ilkd_bench.data import grammar
+from ilkd_bench.data.labels import label_order
 from ilkd_bench.models.layers import keep
 from ilkd_bench.models.model import Model
 from ilkd_bench.settings.identity import model_source
@@ -200,29 +201,6 @@ def checkpoint(path: str, *, labels: Sequence[str] | None) -> tuple[Model, list[
     return model, label_order(id2label, labels, path)
 
 
-def label_order(
-    id2label: Mapping[int, str], labels: Sequence[str] | None, where: str
-) -> list[int] | None:
-    """Return, for each label of the task, the output of that name; None: the order is the same.
-
-    Raises:
-        BadInput: the names are not those of the task.
-    """
-    if labels is None:
-        return None
-    names = [_plain(id2label[number]) for number in range(len(labels))]
-    if names == [f"label{number}" for number in range(len(labels))]:
-        return None  # transformers' placeholders
-    wanted = [_plain(label) for label in labels]
-    if sorted(names) != sorted(wanted):
-        raise BadInput(
-            f"{where} has the labels {', '.join(id2label.values())}; the task has "
-            f"{', '.join(labels)}. Rename them in the checkpoint's config.json (id2label)"
-        )
-    order = [names.index(label) for label in wanted]
-    return None if order == list(range(len(labels))) else order
-
-
 def relabel(hf: Any, order: Sequence[int], labels: Sequence[str]) -> None:
     """Bring a classifier's outputs, and their names, into the order of the task's labels.
 
@@ -235,10 +213,6 @@ def relabel(hf: Any, order: Sequence[int], labels: Sequence[str]) -> None:
         head.bias.copy_(head.bias[list(order)])
     for name, value in _head(labels).items():
         setattr(hf.config, name, value)
-
-
-def _plain(name: str) -> str:
-    return "".join(c for c in name.lower() if c.isalnum())
 
 
 def _load(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ilkd_bench.data.labels import label_order
 from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.records.record import Record
 from ilkd_bench.types import BadInput
@@ -41,7 +42,6 @@ def load(folder: Path, labels: Sequence[str] | None) -> Model:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
     from transformers.utils import logging as transformers_logging
 
-    from ilkd_bench.models.build import label_order
     from ilkd_bench.models.model import Model
 
     transformers_logging.disable_progress_bar()  # the weights are there in a moment
