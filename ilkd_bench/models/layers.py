@@ -76,7 +76,12 @@ def _projection(layer: Any, name: str) -> nn.Module:
 
 
 def _into(tensors: list[Tensor]) -> Any:
-    return lambda module, inputs, output: tensors.append(output)
+    def append(module: nn.Module, inputs: Any, output: Any) -> None:
+        if not isinstance(output, Tensor):
+            raise Incompatible(f"a {type(module).__name__} gives more than one tensor to compare")
+        tensors.append(output)
+
+    return append
 
 
 def keep(hf: PreTrainedModel, numbers: Sequence[int]) -> None:
@@ -88,6 +93,9 @@ def keep(hf: PreTrainedModel, numbers: Sequence[int]) -> None:
     """
     layers = layers_of(hf)
     _check_numbers(numbers, len(layers))
+    for name, value in hf.config.to_dict().items():
+        if isinstance(value, list) and [type(x) for x in value] == [int] * len(layers):
+            raise Incompatible(f"a {type(hf).__name__} has a setting for each layer ({name})")
     kept = [layers[number - 1] for number in numbers]
     del layers[:]
     layers.extend(kept)

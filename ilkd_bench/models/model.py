@@ -42,7 +42,8 @@ class Model(nn.Module):
     @property
     def max_tokens(self) -> int:
         """The longest input; RoBERTa's first positions are taken by the padding index."""
-        offset = getattr(self.hf.base_model.embeddings, "padding_idx", None)
+        embeddings = getattr(self.hf.base_model, "embeddings", None)
+        offset = getattr(embeddings, "padding_idx", None)
         return self.hf.config.max_position_embeddings - (0 if offset is None else offset + 1)
 
     def outputs(self, inputs: Inputs, needs: frozenset[str]) -> Outputs:

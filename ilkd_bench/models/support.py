@@ -19,7 +19,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from ilkd_bench.models.model import Model
-from ilkd_bench.types import BadInput
+from ilkd_bench.types import BadInput, Incompatible, Outputs
 
 SIZES = {
     "num_hidden_layers": "layers",
@@ -48,11 +48,13 @@ def check_config(config: PreTrainedConfig, where: str) -> None:
     kind = str(config.model_type)
     reason = _reason(config, kind)
     if reason is not None:
-        raise BadInput(f"{where} is a {kind or 'model of no kind'}, {reason}. {INSTEAD}")
+        raise BadInput(f"{where} is of the type {kind or 'unknown'}, {reason}. {INSTEAD}")
     for name, what in SIZES.items():
         value = getattr(config, name, None)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise BadInput(f"{where} is a {kind}, which has no single number of {what}. {INSTEAD}")
+            raise BadInput(
+                f"{where} is of the type {kind}, which has no single number of {what}. {INSTEAD}"
+            )
         if value < 1:
             raise BadInput(f"{where}: {name}={value} in its config.json: allowed is 1 or more")
     if getattr(config, "quantization_config", None):
@@ -89,10 +91,29 @@ def architecture(
             a state for every token.
     """
     hf = _built(config, where, "meta")
-    if not _shows_states(Model(hf, tokenizer), where):
-        with torch.random.fork_rng():
-            _shows_states(Model(_built(config, where, "cpu"), tokenizer), where)
+    shown = _tried(Model(hf, tokenizer), frozenset({"hidden"}), where)
+    layers, width = hf.config.num_hidden_layers, hf.config.hidden_size
+    sizes = {state.shape[::2] for state in shown.hidden or ()}
+    tokens = {state.shape[1] for state in shown.hidden or ()}
+    if len(shown.hidden or ()) != layers + 1 or sizes != {(2, width)} or len(tokens) != 1:
+        raise BadInput(
+            f"{where} is a {type(hf).__name__}, whose layers do not show one state of the same "
+            f"width for every token, so they cannot be compared. {INSTEAD}"
+        )
     return type(hf)
+
+
+def check_needs(model: Model, needs: frozenset[str], where: str) -> None:
+    """Refuse a model that does not show what a method needs; it may be on torch's `meta` device.
+
+    Args:
+        needs: fields of `Outputs`.
+        where: what to call the model in messages.
+
+    Raises:
+        Incompatible: that is so.
+    """
+    _tried(model, needs, where)
 
 
 def _built(config: PreTrainedConfig, where: str, device: str) -> PreTrainedModel:
@@ -112,33 +133,31 @@ def not_loaded(where: str, why: object) -> BadInput:
     return BadInput(f"{where} cannot be loaded as a transformers checkpoint: {text}")
 
 
-def _shows_states(model: Model, where: str) -> bool:
-    """Tell whether a model shows a state for every token; False: its device does not let it run.
+def _tried(model: Model, needs: frozenset[str], where: str) -> Outputs:
+    """Return what a model shows for a few tokens.
 
-    On `meta` only sizes are computed, and some architectures look at values on their way.
+    On `meta` only sizes are computed. Some architectures look at values on their way; they are
+    tried with random weights.
 
     Raises:
-        BadInput: it cannot be run on text alone, or its layers show something else.
+        BadInput: it cannot be run on text alone.
+        Incompatible: it does not show what is asked for.
     """
-    kind, spec = type(model.hf).__name__, model.spec
-    tokens = min(PROBE, model.max_tokens)
-    ids = torch.full((2, tokens), model.tokenizer.pad_token_id or 0, device=model.hf.device)
-    zeros = torch.zeros_like(ids)
-    inputs = {"input_ids": ids, "attention_mask": zeros + 1, "token_type_ids": zeros}
+    device = model.hf.device
     try:
-        with torch.no_grad():
-            shown = model.outputs(inputs, frozenset({"hidden"}))
+        with torch.no_grad(), device:
+            ids = torch.full((2, min(PROBE, model.max_tokens)), model.tokenizer.pad_token_id)
+            zeros = torch.zeros_like(ids)
+            inputs = {"input_ids": ids, "attention_mask": zeros + 1, "token_type_ids": zeros}
+            return model.outputs(inputs, needs)
+    except Incompatible:
+        raise
     except Exception as error:  # whatever an architecture raises that wants other inputs
-        if ids.is_meta and "meta" in str(error):
-            return False
+        if device.type == "meta" and "meta" in str(error):
+            with torch.random.fork_rng():
+                real = _built(model.hf.config, where, "cpu")
+            return _tried(Model(real, model.tokenizer), needs, where)
         why = " ".join(str(error).split())
         raise BadInput(
-            f"{where} is a {kind}, which cannot be run on text: {why}. {INSTEAD}"
+            f"{where} is a {type(model.hf).__name__}, which cannot be run on text: {why}. {INSTEAD}"
         ) from error
-    sizes = {tuple(state.shape) for state in shown.hidden or ()}
-    if len(shown.hidden or ()) != spec.layers + 1 or sizes != {(2, tokens, spec.width)}:
-        raise BadInput(
-            f"{where} is a {kind}, whose layers do not show one state of the same width for "
-            f"every token, so they cannot be compared. {INSTEAD}"
-        )
-    return True

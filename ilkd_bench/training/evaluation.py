@@ -18,7 +18,7 @@ from ilkd_bench.data.batches import Split, sorted_batches, to_device
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.files import whole_file
+from ilkd_bench.plumbing.files import follow_umask, whole_file
 from ilkd_bench.plumbing.terminal import track
 from ilkd_bench.teachers.live import Teacher
 from ilkd_bench.training.module import Score
@@ -136,6 +136,9 @@ def save_student(folder: Path, student: Model, method: Method) -> None:
     """Write the student as transformers loads it, and the method's parameters."""
     student.hf.save_pretrained(folder / "student")
     student.tokenizer.save_pretrained(folder / "student")
+    for path in (folder / "student").iterdir():
+        follow_umask(path)
     state = {name: value.detach().contiguous().cpu() for name, value in method.named_parameters()}
     if state:
-        save_file(state, folder / "method.safetensors")
+        with whole_file(folder / "method.safetensors") as aside:
+            save_file(state, aside)
