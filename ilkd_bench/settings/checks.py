@@ -14,6 +14,9 @@ from ilkd_bench.types import BadInput
 
 PRECISIONS = ("auto", "32-true", "16-mixed", "bf16-mixed")
 
+LONGEST_NAME = 100
+"""Bytes of a name: two of them are the name of a folder."""
+
 RULES = ("best", "all", "none")
 """`best`: of each cell of the table, over seeds, learning rates and batch sizes."""
 
@@ -98,8 +101,12 @@ Layers = Annotated[
 Name = Annotated[
     str,
     allowed(
-        lambda v: isinstance(v, str) and re.fullmatch(r"\w[\w.+-]*", v) is not None,
-        "a word of letters, digits and . _ + -",  # it becomes a folder's
+        lambda v: (
+            isinstance(v, str)
+            and re.fullmatch(r"\w[\w.+-]*", v) is not None
+            and len(v.encode()) <= LONGEST_NAME
+        ),
+        f"a word of letters, digits and . _ + -, up to {LONGEST_NAME} of them",
     ),
 ]
 Precision = Annotated[str, one_of(*PRECISIONS)]
