@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ilkd_bench.data import grammar
+from ilkd_bench.data import collapse, formats, grammar
+from ilkd_bench.data.collapse import RULES
+from ilkd_bench.data.formats import Columns
+from ilkd_bench.data.labels import MOST, allowed, finder, number, shown
 from ilkd_bench.plumbing.files import file_hash
 from ilkd_bench.types import BadInput
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-FORMATS = ("parquet", "jsonl", "csv", "tsv")
+FORMATS = tuple(formats.READERS)
 CLASS_METRICS = ("accuracy", "f1", "mcc")
 SCORE_METRICS = ("pearson", "spearman")
+REQUIRED = ("teacher", "train", "dev")
+"""Splits whose labels somebody learns from or selects by."""
 HIDDEN = -1
 """The label of rows whose true label is not public."""
 
@@ -45,31 +45,103 @@ class Task:
         """Check what the rows are not needed for.
 
         Raises:
-            BadInput: a metric, a label name or the text columns are not what a task can have.
+            BadInput: a value is not what a task can have, or two do not go together.
         """
-        columns = self.text_columns
-        if isinstance(columns, str) or not 1 <= len(columns) <= 2:
-            raise BadInput(
-                f"task.text_columns={columns}: allowed is a list of one or two columns, e.g. [a,b]"
-            )
-        if self.labels is not None and (
-            isinstance(self.labels, str) or len({str(v) for v in self.labels}) < 2
-        ):
-            raise BadInput(
-                f"task.labels={self.labels}: allowed is a list of two or more different names, "
-                "or null for a score"
-            )
         if self.labels is not None:
-            object.__setattr__(self, "labels", [str(name) for name in self.labels])
-            if len(set(self.labels or ())) < len(self.labels or ()):
-                raise BadInput(f"task.labels={self.labels}: a name stands there twice")
-        allowed = SCORE_METRICS if self.labels is None else CLASS_METRICS
+            object.__setattr__(self, "labels", _names(self.labels))
+        _check_columns(self.text_columns, self.label_column)
+        _check_range(self.score_range, self.labels)
+        known = SCORE_METRICS if self.labels is None else CLASS_METRICS
         for key, names in (("metric", [self.metric]), ("also", self.also)):
             for name in names:
-                if name not in allowed:
+                if name not in known:
                     raise BadInput(
-                        f"task.{key}={name}: allowed for task={self.name} are {', '.join(allowed)}"
+                        f"task.{key}={name}: allowed for task={self.name} are {', '.join(known)}"
                     )
+        for split in self.hidden:
+            if split not in self.splits or split in REQUIRED:
+                others = [name for name in self.splits if name not in REQUIRED]
+                raise BadInput(
+                    f"task.hidden={split}: allowed is a list of splits that nobody trains on or "
+                    f"selects by; task={self.name} has {', '.join(others) or 'none'}"
+                )
+        object.__setattr__(self, "ood", {name: self._other(name) for name in self.ood})
+
+    def _other(self, name: str) -> dict[str, Any]:
+        """Return the settings of an out-of-domain set, its label map in the very names."""
+        key = f"task.ood.{name}"
+        settings = self.ood[name]
+        try:
+            part = ood_task(self, name)
+        except BadInput as error:
+            raise BadInput(f"{key}: {error}") from error
+        if settings["collapse"] not in RULES:
+            raise BadInput(
+                f"{key}.collapse={settings['collapse']}: allowed is one of {', '.join(RULES)}"
+            )
+        if not part.splits or next(iter(part.splits)) in part.hidden:
+            raise BadInput(f"{key}.splits={part.splits}: the first one must be there to be scored")
+        where = f"{key}.label_map"
+        label_map = collapse.resolve(settings["label_map"], self.labels, part.labels, where)
+        return settings | {"label_map": label_map}
+
+
+def _names(labels: Any) -> list[str]:
+    """Return label names as text.
+
+    Raises:
+        BadInput: they are not two or more different names.
+    """
+    wrong = isinstance(labels, str) or not all(_is_name(label) for label in labels)
+    if wrong or len({str(label) for label in labels}) < 2:
+        raise BadInput(
+            f"task.labels={labels}: allowed is a list of two or more different names, "
+            "or null for a score"
+        )
+    names = [str(label) for label in labels]
+    if len(set(names)) < len(names):
+        raise BadInput(f"task.labels={labels}: a name stands there twice")
+    return names
+
+
+def _is_name(label: Any) -> bool:
+    if isinstance(label, float):
+        return bool(np.isfinite(label))
+    return isinstance(label, int) or (isinstance(label, str) and label.strip() != "")
+
+
+def _check_columns(columns: Any, label_column: str) -> None:
+    if (
+        isinstance(columns, str)
+        or columns is None
+        or not 1 <= len(columns) <= 2
+        or not all(isinstance(name, str) and name for name in columns)
+        or len({*columns, label_column}) <= len(columns)
+    ):
+        raise BadInput(
+            f"task.text_columns={columns}: allowed is a list of one or two columns, e.g. [a,b], "
+            f"and not the label's ({label_column})"
+        )
+
+
+def _check_range(score_range: Any, labels: Sequence[str] | None) -> None:
+    if score_range is None:
+        return
+    if labels is not None:
+        raise BadInput(
+            f"task.score_range={score_range} has no effect next to task.labels; type "
+            "task.score_range=null, or task.labels=null for scores"
+        )
+    ends = [] if isinstance(score_range, str) else [number(end) for end in score_range]
+    numbers = [end for end in ends if end is not None]
+    if (
+        isinstance(score_range, str)
+        or not len(ends) == len(numbers) == 2
+        or ends != sorted(set(numbers))
+    ):
+        raise BadInput(
+            f"task.score_range={score_range}: allowed is [LEAST,GREATEST], two numbers, or null"
+        )
 
 
 @dataclass(frozen=True)
@@ -93,12 +165,15 @@ def find_file(task: Task, split: str, data_dir: Path) -> Path | None:
     """Return the file of a split below `data_dir`, None where there is none.
 
     Raises:
-        BadInput: several formats lie side by side, or the folder is missing.
+        BadInput: several formats lie side by side, or the folder is missing or cannot be read.
     """
-    if not data_dir.is_dir():
-        raise BadInput(f"data_dir={data_dir} is no folder")
     stem = data_dir / task.name / task.splits[split]
-    files = [path for ext in FORMATS if (path := Path(f"{stem}.{ext}")).is_file()]
+    try:
+        if not data_dir.is_dir():
+            raise BadInput(f"data_dir={data_dir} is no folder")
+        files = [path for ext in FORMATS if (path := Path(f"{stem}.{ext}")).is_file()]
+    except OSError as error:
+        raise BadInput(f"data_dir={data_dir} cannot be read: {error}") from error
     if len(files) > 1:
         raise BadInput(f"more than one file for one split: {', '.join(map(str, files))}")
     return files[0] if files else None
@@ -112,7 +187,7 @@ def available(task: Task, data_dir: Path | None) -> list[str]:
     """
     if is_demo(task) or data_dir is None:
         return list(task.splits)
-    required = [s for s in ("teacher", "train", "dev") if s in task.splits] or list(task.splits)[:1]
+    required = [s for s in REQUIRED if s in task.splits] or list(task.splits)[:1]
     present = []
     for split, source in task.splits.items():
         if find_file(task, split, data_dir) is not None:
@@ -122,9 +197,29 @@ def available(task: Task, data_dir: Path | None) -> list[str]:
                 f"no file {data_dir / task.name / source}.{{{','.join(FORMATS)}}} for task="
                 f"{task.name}: data_dir= needs one file per split with the columns "
                 f"{', '.join([*task.text_columns, task.label_column])}"
+                + _other_names(task, split, data_dir)
                 + ("" if "train" in task.splits else " (task.ood=null scores no other domain)")
             )
     return present
+
+
+def _other_names(task: Task, split: str, data_dir: Path) -> str:
+    """Return what lies where a split's file should be, and how it would be read."""
+    folder = data_dir / task.name
+    try:
+        if not folder.is_dir():
+            found = sorted(path.name for path in data_dir.iterdir() if path.is_dir())
+            return f"; the folders there are {', '.join(found[:MOST])}" if found else ""
+        known = {f"{stem}.{ext}" for stem in task.splits.values() for ext in FORMATS}
+        found = sorted(path.name for path in folder.iterdir() if path.name not in known)
+    except OSError as error:
+        raise BadInput(f"data_dir={data_dir} cannot be read: {error}") from error
+    if not found:
+        return ""
+    return (
+        f"; there is {', '.join(found[:MOST])}, which would be read by the name of a split "
+        f"(task.splits.{split}=NAME is another) and one of these formats"
+    )
 
 
 def fingerprints(task: Task, data_dir: Path | None, cache_dir: Path) -> dict[str, str]:
@@ -174,61 +269,27 @@ def read(task: Task, split: str, *, data_dir: Path | None, limit: int | None = N
             the task's.
     """
     where = f"task={task.name}, split {split}"
+    wanted = [*task.text_columns, task.label_column]
     if is_demo(task):
         source = task.splits[split]
         if source not in grammar.SPLITS:
             raise BadInput(
                 f"task.splits.{split}={source}: the grammar has {', '.join(grammar.SPLITS)}"
             )
-        frame = _frame(grammar.rows(task.name.removesuffix("_ood"), source))
+        rows = grammar.rows(task.name.removesuffix("_ood"), source)
+        columns = formats.from_rows(rows, wanted, where)
     elif data_dir is not None:
         path = find_file(task, split, data_dir)
         if path is None:
             raise BadInput(f"{where}: no file {task.splits[split]} in {data_dir / task.name}")
         where = str(path)
-        frame = _read_file(path)
+        columns = formats.read_file(path, wanted)
     else:
-        frame = _read_hub(task, split)
-    return _check(task, split, frame, where, limit)
+        columns = _read_hub(task, split, wanted, where)
+    return _check(task, split, columns, where, limit)
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    import pandas as pd  # in functions only: it takes long, and planning runs reads no rows
-
-    return pd.DataFrame(rows)
-
-
-def _read_file(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields than the header
-        return _parse(path)
-
-
-def _parse(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    try:
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-        if path.suffix == ".jsonl":
-            return pd.read_json(path, lines=True, dtype=False)
-        plain = path.suffix == ".tsv"
-        return pd.read_csv(
-            path,
-            sep="\t" if plain else ",",
-            quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL,
-            encoding="utf-8-sig",
-            keep_default_na=False,
-            dtype=str,
-            index_col=False,
-        )
-    except (ValueError, OSError, pd.errors.ParserWarning) as error:  # parsers raise ValueErrors
-        raise BadInput(f"{path} cannot be read: {error}") from error
-
-
-def _read_hub(task: Task, split: str) -> pd.DataFrame:
+def _read_hub(task: Task, split: str, wanted: Sequence[str], where: str) -> Columns:
     name = _hub_name(task)
     from datasets import load_dataset  # only here: it takes a second to import
 
@@ -243,66 +304,69 @@ def _read_hub(task: Task, split: str) -> pd.DataFrame:
             f"network give data_dir=DIR with DIR/{task.name}/{task.splits[split]}."
             f"{{{','.join(FORMATS)}}}"
         ) from error
-    return data.to_pandas()
+    return formats.from_arrow(data.with_format("arrow")[:], wanted, where)
 
 
-def _check(task: Task, split: str, frame: pd.DataFrame, where: str, limit: int | None) -> TextRows:
-    if frame.empty:
+def _check(task: Task, split: str, columns: Columns, where: str, limit: int | None) -> TextRows:
+    found = columns[task.label_column]
+    if not len(found):
         raise BadInput(f"{where}: the split has no rows")
-    missing = [c for c in (*task.text_columns, task.label_column) if c not in frame.columns]
-    if missing:
-        raise BadInput(
-            f"{where}: no column {', '.join(missing)}; found are {', '.join(map(str, frame))}"
-        )
     for column in task.text_columns:
-        bad = frame.index[~frame[column].map(lambda text: isinstance(text, str))]
-        if len(bad):
-            raise BadInput(
-                f"{where}: column {column} of row {bad[0]} is {frame[column][bad[0]]!r}, no text"
-            )
-    index = np.arange(len(frame))
-    if limit is not None and limit < len(frame):
+        _check_texts(columns[column], f"{where}: column {column}")
+    index = np.arange(len(found))
+    if limit is not None and limit < len(found):
         index = np.sort(np.random.default_rng(0).choice(index, size=limit, replace=False))
-    labels = _labels(task, frame[task.label_column], where)
-    if split in ("teacher", "train", "dev"):
+    labels = _scores(task, found, where) if task.labels is None else _classes(task, found, where)
+    if split in REQUIRED:
         _check_variety(task, labels, where)
-    chosen = frame.iloc[index]
-    texts = [chosen[column].tolist() for column in task.text_columns]
+    texts = [[columns[column][row] for row in index.tolist()] for column in task.text_columns]
     return TextRows(texts, labels[index], index)
 
 
-def _labels(task: Task, column: pd.Series, where: str) -> np.ndarray:
-    if task.labels is None:
-        import pandas as pd
-
-        scores = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float32)
-        low, high = task.score_range or (-np.inf, np.inf)
-        bad = ~np.isfinite(scores) | (((scores < low) | (scores > high)) & (scores != HIDDEN))
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
+def _check_texts(texts: Sequence[Any], where: str) -> None:
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise BadInput(f"{where} of row {row} is {shown(text)}, no text")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
             raise BadInput(
-                f"{where}: the label of row {row} is {column.iloc[row]}; allowed are numbers "
-                f"from {low:g} to {high:g}"
-            )
-        return scores
-    names = {name: number for number, name in enumerate(task.labels)}
-    numbers = {str(number): number for number in names.values()}
-    named = any(name.lstrip("-").isdigit() for name in names)  # then a number is a name
-    known = {str(HIDDEN): HIDDEN} | ({} if named else numbers) | names
-    values = column.map(lambda value: known.get(_word(value)))
-    unknown = column.index[values.isna()]
-    if len(unknown):
-        row = unknown[0]
-        allowed = ", ".join(f"{number} ({name})" for name, number in names.items())
+                f"{where} of row {row} is {shown(text)}, which has half of a character (a lone "
+                f"surrogate) at place {error.start}"
+            ) from error
+
+
+def _scores(task: Task, column: Sequence[Any], where: str) -> np.ndarray:
+    """Return the labels of a regression, float32."""
+    values = [number(label) for label in column]
+    scores = np.array([np.nan if value is None else float(value) for value in values])
+    low, high = task.score_range or (-np.inf, np.inf)
+    bad = ~(np.abs(scores) <= np.finfo(np.float32).max)
+    bad |= ((scores < low) | (scores > high)) & (scores != HIDDEN)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
         raise BadInput(
-            f"{where}: the label of row {row} is {_word(column[row])}; allowed are {allowed}"
+            f"{where}: the label of row {row} is {shown(column[row])}; allowed are numbers "
+            f"from {low:g} to {high:g}"
         )
-    return values.to_numpy(dtype=np.int64)
+    return scores.astype(np.float32)
 
 
-def _word(label: Any) -> str:
-    """Return a label as text, a whole number without its point: 1.0 and 1 are "1"."""
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+def _classes(task: Task, column: Sequence[Any], where: str) -> np.ndarray:
+    """Return the labels as numbers of the task's names, int64."""
+    names = task.labels or ()
+    find = finder(names)
+    classes = []
+    for row, label in enumerate(column):
+        position = find(label)
+        if position is None and number(label) == HIDDEN:
+            position = HIDDEN
+        if position is None:
+            raise BadInput(
+                f"{where}: the label of row {row} is {shown(label)}; allowed are {allowed(names)}"
+            )
+        classes.append(position)
+    return np.array(classes, dtype=np.int64)
 
 
 def is_hidden(task: Task, labels: np.ndarray) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from transformers import (
 )
 
 from ilkd_bench.data import grammar
+from ilkd_bench.data.labels import label_order
 from ilkd_bench.models.folder import (
     Folder,
     fill,
@@ -248,29 +249,6 @@ def classifier(folder: Folder, *, labels: Sequence[str] | None) -> tuple[Model, 
     return Model(hf, tokenizer), label_order(hf.config.id2label, labels, folder.name)
 
 
-def label_order(
-    id2label: Mapping[int, str], labels: Sequence[str] | None, where: str
-) -> list[int] | None:
-    """Return, for each label of the task, the output of that name; None: the order is the same.
-
-    Raises:
-        BadInput: the names are not those of the task.
-    """
-    if labels is None:
-        return None
-    names = [_plain(id2label[number]) for number in range(len(labels))]
-    if names == [f"label{number}" for number in range(len(labels))]:
-        return None  # transformers' placeholders
-    wanted = [_plain(label) for label in labels]
-    if sorted(names) != sorted(wanted):
-        raise BadInput(
-            f"{where} has the labels {', '.join(id2label.values())}; the task has "
-            f"{', '.join(labels)}. Rename them in the checkpoint's config.json (id2label)"
-        )
-    order = [names.index(label) for label in wanted]
-    return None if order == list(range(len(labels))) else order
-
-
 def relabel(hf: Any, order: Sequence[int], labels: Sequence[str]) -> None:
     """Bring a classifier's outputs, and their names, into the order of the task's labels.
 
@@ -283,7 +261,3 @@ def relabel(hf: Any, order: Sequence[int], labels: Sequence[str]) -> None:
         head.bias.copy_(head.bias[list(order)])
     for name, value in _head(labels).items():
         setattr(hf.config, name, value)
-
-
-def _plain(name: str) -> str:
-    return "".join(c for c in name.lower() if c.isalnum())

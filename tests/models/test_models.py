@@ -272,28 +272,6 @@ def test_copies_from_another_family_or_width_are_refused(tmp_path: Path) -> None
 # -------------------------------------------------------------------------------- given checkpoints
 
 
-def test_label_order_is_found_by_name_whatever_the_spelling() -> None:
-    names = {0: "CONTRADICTION", 1: "Entailment", 2: "neutral"}
-    task = ["entailment", "neutral", "contradiction"]
-    assert build.label_order(names, task, "x") == [1, 2, 0]
-    same = {0: "entailment", 1: "NEUTRAL", 2: "contradiction"}
-    assert build.label_order(same, task, "x") is None
-    assert build.label_order(
-        {0: "NOT_Entailment", 1: "entailment"}, ["entailment", "not entailment"], "x"
-    ) == [1, 0]
-
-
-def test_placeholders_are_taken_in_the_task_s_order() -> None:
-    assert build.label_order({0: "LABEL_0", 1: "LABEL_1"}, ["no", "yes"], "x") is None
-    assert build.label_order({0: "LABEL_0"}, None, "x") is None
-
-
-def test_other_label_names_are_refused() -> None:
-    with pytest.raises(BadInput) as error:
-        build.label_order({0: "cat", 1: "dog"}, ["no", "yes"], "folder")
-    assert str(error.value).startswith("folder has the labels cat, dog; the task has no, yes")
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_checkpoint_keeps_its_classifier_and_gives_its_label_order(
     family: str, tmp_path: Path
