@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models.build import checkpoint, seeded
 from ilkd_bench.models.layers import PROJECTIONS
 from ilkd_bench.models.model import Model
+from ilkd_bench.models.tokenizer_check import check_texts
 from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.banked import BANKED, banked, can_bank
@@ -57,18 +59,37 @@ def recipe_settings(run: Run) -> FitSettings:
 
 
 def build_student(run: Run) -> Model:
-    """Return the student before its training."""
-    student: Model = run.student.build(labels=run.task.labels, seed=run.seed)
+    """Return the student before its training.
+
+    Raises:
+        BadInput: it cannot be built.
+    """
+    with _about("student"):
+        student: Model = run.student.build(labels=run.task.labels, seed=run.seed)
     return student
 
 
 def build_teacher(run: Run) -> LiveTeacher:
-    """Return the teacher before its fine-tuning, or the given checkpoint."""
-    if run.teacher.checkpoint is not None:
-        model, order = checkpoint(run.teacher.checkpoint, labels=run.task.labels)
-        return LiveTeacher(model, label_order=order, name=run.teacher.name)
-    model = run.teacher.build(labels=run.task.labels, seed=run.teacher.recipe.seed)
+    """Return the teacher before its fine-tuning, or the given checkpoint.
+
+    Raises:
+        BadInput: it cannot be built.
+    """
+    with _about("teacher"):
+        if run.teacher.checkpoint is not None:
+            model, order = checkpoint(run.teacher.checkpoint, labels=run.task.labels)
+            return LiveTeacher(model, label_order=order, name=run.teacher.name)
+        model = run.teacher.build(labels=run.task.labels, seed=run.teacher.recipe.seed)
     return LiveTeacher(model, name=run.teacher.name)
+
+
+@contextmanager
+def _about(whose: str) -> Iterator[None]:
+    """Say in an error whose it is."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{whose}: {error}") from error
 
 
 def build_method(run: Run, student: Model, teacher: LiveTeacher) -> Method:
@@ -86,7 +107,8 @@ def read_splits(run: Run, student: Model, teacher: Model) -> dict[str, Split]:
     """Read and tokenise train, dev and every set that is scored at the end.
 
     Raises:
-        BadInput: see `tasks.read`; or `max_length` is beyond a model's positions.
+        BadInput: see `tasks.read`; or `max_length` is beyond a model's positions, or a tokenizer
+            does not know the words.
     """
     for whose, model in (("student", student), ("teacher", teacher)):
         if run.max_length > model.max_tokens:
@@ -102,6 +124,9 @@ def read_splits(run: Run, student: Model, teacher: Model) -> dict[str, Split]:
         trains = name in ("teacher", "train")
         limit = run.limit_train if trains else run.limit_eval
         rows = tasks.read(part, name, data_dir=data_dir, limit=limit)
+        if name == "train":
+            check_texts(rows.texts, student.tokenizer, "the student")
+            check_texts(rows.texts, teacher.tokenizer, "the teacher")
         s = encode(rows, student.tokenizer, max_length=run.max_length, cache_dir=run.cache)
         t = s
         if not same:
