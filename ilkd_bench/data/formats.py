@@ -9,6 +9,7 @@ import codecs
 import csv
 import io
 import json
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,8 @@ from ilkd_bench.types import BadInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 Columns = dict[str, Sequence[Any]]
 """What stands in each column, row by row: texts, numbers, truth values, None, ..."""
@@ -158,6 +161,7 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
             raw.append(line)
             yield line
 
+    width = 0  # of the header
     reader = csv.reader(lines(), strict=True)
     while True:
         first = reader.line_num + 1
@@ -173,6 +177,14 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
         if '"' in record and not RECORD.fullmatch(record):  # a quote in a field without quotes
             raise _unreadable(path, f"{where}: {QUOTES}")
         if record.strip():
+            if len(raw) > 1 and all(line.count(",") + 1 == width for line in raw):
+                log.warning(
+                    "%s: %s are one row, with line breaks in a text, though each looks like a row; "
+                    "if they are rows, a quote is not closed",
+                    path,
+                    where,
+                )
+            width = width or len(row)
             yield where, row
 
 

@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from ilkd_bench.data import formats, grammar
+from ilkd_bench.data import collapse, formats, grammar
+from ilkd_bench.data.collapse import RULES
 from ilkd_bench.data.formats import Columns
-from ilkd_bench.data.labels import allowed, finder, number, shown
+from ilkd_bench.data.labels import MOST, allowed, finder, number, shown
 from ilkd_bench.plumbing.files import file_hash
 from ilkd_bench.types import BadInput
 
 FORMATS = tuple(formats.READERS)
 CLASS_METRICS = ("accuracy", "f1", "mcc")
 SCORE_METRICS = ("pearson", "spearman")
+REQUIRED = ("teacher", "train", "dev")
+"""Splits whose labels somebody learns from or selects by."""
 HIDDEN = -1
 """The label of rows whose true label is not public."""
 
@@ -42,31 +45,103 @@ class Task:
         """Check what the rows are not needed for.
 
         Raises:
-            BadInput: a metric, a label name or the text columns are not what a task can have.
+            BadInput: a value is not what a task can have, or two do not go together.
         """
-        columns = self.text_columns
-        if isinstance(columns, str) or not 1 <= len(columns) <= 2:
-            raise BadInput(
-                f"task.text_columns={columns}: allowed is a list of one or two columns, e.g. [a,b]"
-            )
-        if self.labels is not None and (
-            isinstance(self.labels, str) or len({str(v) for v in self.labels}) < 2
-        ):
-            raise BadInput(
-                f"task.labels={self.labels}: allowed is a list of two or more different names, "
-                "or null for a score"
-            )
         if self.labels is not None:
-            object.__setattr__(self, "labels", [str(name) for name in self.labels])
-            if len(set(self.labels or ())) < len(self.labels or ()):
-                raise BadInput(f"task.labels={self.labels}: a name stands there twice")
-        allowed = SCORE_METRICS if self.labels is None else CLASS_METRICS
+            object.__setattr__(self, "labels", _names(self.labels))
+        _check_columns(self.text_columns, self.label_column)
+        _check_range(self.score_range, self.labels)
+        known = SCORE_METRICS if self.labels is None else CLASS_METRICS
         for key, names in (("metric", [self.metric]), ("also", self.also)):
             for name in names:
-                if name not in allowed:
+                if name not in known:
                     raise BadInput(
-                        f"task.{key}={name}: allowed for task={self.name} are {', '.join(allowed)}"
+                        f"task.{key}={name}: allowed for task={self.name} are {', '.join(known)}"
                     )
+        for split in self.hidden:
+            if split not in self.splits or split in REQUIRED:
+                others = [name for name in self.splits if name not in REQUIRED]
+                raise BadInput(
+                    f"task.hidden={split}: allowed is a list of splits that nobody trains on or "
+                    f"selects by; task={self.name} has {', '.join(others) or 'none'}"
+                )
+        object.__setattr__(self, "ood", {name: self._other(name) for name in self.ood})
+
+    def _other(self, name: str) -> dict[str, Any]:
+        """Return the settings of an out-of-domain set, its label map in the very names."""
+        key = f"task.ood.{name}"
+        settings = self.ood[name]
+        try:
+            part = ood_task(self, name)
+        except BadInput as error:
+            raise BadInput(f"{key}: {error}") from error
+        if settings["collapse"] not in RULES:
+            raise BadInput(
+                f"{key}.collapse={settings['collapse']}: allowed is one of {', '.join(RULES)}"
+            )
+        if not part.splits or next(iter(part.splits)) in part.hidden:
+            raise BadInput(f"{key}.splits={part.splits}: the first one must be there to be scored")
+        where = f"{key}.label_map"
+        label_map = collapse.resolve(settings["label_map"], self.labels, part.labels, where)
+        return settings | {"label_map": label_map}
+
+
+def _names(labels: Any) -> list[str]:
+    """Return label names as text.
+
+    Raises:
+        BadInput: they are not two or more different names.
+    """
+    wrong = isinstance(labels, str) or not all(_is_name(label) for label in labels)
+    if wrong or len({str(label) for label in labels}) < 2:
+        raise BadInput(
+            f"task.labels={labels}: allowed is a list of two or more different names, "
+            "or null for a score"
+        )
+    names = [str(label) for label in labels]
+    if len(set(names)) < len(names):
+        raise BadInput(f"task.labels={labels}: a name stands there twice")
+    return names
+
+
+def _is_name(label: Any) -> bool:
+    if isinstance(label, float):
+        return bool(np.isfinite(label))
+    return isinstance(label, int) or (isinstance(label, str) and label.strip() != "")
+
+
+def _check_columns(columns: Any, label_column: str) -> None:
+    if (
+        isinstance(columns, str)
+        or columns is None
+        or not 1 <= len(columns) <= 2
+        or not all(isinstance(name, str) and name for name in columns)
+        or len({*columns, label_column}) <= len(columns)
+    ):
+        raise BadInput(
+            f"task.text_columns={columns}: allowed is a list of one or two columns, e.g. [a,b], "
+            f"and not the label's ({label_column})"
+        )
+
+
+def _check_range(score_range: Any, labels: Sequence[str] | None) -> None:
+    if score_range is None:
+        return
+    if labels is not None:
+        raise BadInput(
+            f"task.score_range={score_range} has no effect next to task.labels; type "
+            "task.score_range=null, or task.labels=null for scores"
+        )
+    ends = [] if isinstance(score_range, str) else [number(end) for end in score_range]
+    numbers = [end for end in ends if end is not None]
+    if (
+        isinstance(score_range, str)
+        or not len(ends) == len(numbers) == 2
+        or ends != sorted(set(numbers))
+    ):
+        raise BadInput(
+            f"task.score_range={score_range}: allowed is [LEAST,GREATEST], two numbers, or null"
+        )
 
 
 @dataclass(frozen=True)
@@ -90,12 +165,15 @@ def find_file(task: Task, split: str, data_dir: Path) -> Path | None:
     """Return the file of a split below `data_dir`, None where there is none.
 
     Raises:
-        BadInput: several formats lie side by side, or the folder is missing.
+        BadInput: several formats lie side by side, or the folder is missing or cannot be read.
     """
-    if not data_dir.is_dir():
-        raise BadInput(f"data_dir={data_dir} is no folder")
     stem = data_dir / task.name / task.splits[split]
-    files = [path for ext in FORMATS if (path := Path(f"{stem}.{ext}")).is_file()]
+    try:
+        if not data_dir.is_dir():
+            raise BadInput(f"data_dir={data_dir} is no folder")
+        files = [path for ext in FORMATS if (path := Path(f"{stem}.{ext}")).is_file()]
+    except OSError as error:
+        raise BadInput(f"data_dir={data_dir} cannot be read: {error}") from error
     if len(files) > 1:
         raise BadInput(f"more than one file for one split: {', '.join(map(str, files))}")
     return files[0] if files else None
@@ -109,7 +187,7 @@ def available(task: Task, data_dir: Path | None) -> list[str]:
     """
     if is_demo(task) or data_dir is None:
         return list(task.splits)
-    required = [s for s in ("teacher", "train", "dev") if s in task.splits] or list(task.splits)[:1]
+    required = [s for s in REQUIRED if s in task.splits] or list(task.splits)[:1]
     present = []
     for split, source in task.splits.items():
         if find_file(task, split, data_dir) is not None:
@@ -119,9 +197,29 @@ def available(task: Task, data_dir: Path | None) -> list[str]:
                 f"no file {data_dir / task.name / source}.{{{','.join(FORMATS)}}} for task="
                 f"{task.name}: data_dir= needs one file per split with the columns "
                 f"{', '.join([*task.text_columns, task.label_column])}"
+                + _other_names(task, split, data_dir)
                 + ("" if "train" in task.splits else " (task.ood=null scores no other domain)")
             )
     return present
+
+
+def _other_names(task: Task, split: str, data_dir: Path) -> str:
+    """Return what lies where a split's file should be, and how it would be read."""
+    folder = data_dir / task.name
+    try:
+        if not folder.is_dir():
+            found = sorted(path.name for path in data_dir.iterdir() if path.is_dir())
+            return f"; the folders there are {', '.join(found[:MOST])}" if found else ""
+        known = {f"{stem}.{ext}" for stem in task.splits.values() for ext in FORMATS}
+        found = sorted(path.name for path in folder.iterdir() if path.name not in known)
+    except OSError as error:
+        raise BadInput(f"data_dir={data_dir} cannot be read: {error}") from error
+    if not found:
+        return ""
+    return (
+        f"; there is {', '.join(found[:MOST])}, which would be read by the name of a split "
+        f"(task.splits.{split}=NAME is another) and one of these formats"
+    )
 
 
 def fingerprints(task: Task, data_dir: Path | None, cache_dir: Path) -> dict[str, str]:
@@ -219,7 +317,7 @@ def _check(task: Task, split: str, columns: Columns, where: str, limit: int | No
     if limit is not None and limit < len(found):
         index = np.sort(np.random.default_rng(0).choice(index, size=limit, replace=False))
     labels = _scores(task, found, where) if task.labels is None else _classes(task, found, where)
-    if split in ("teacher", "train", "dev"):
+    if split in REQUIRED:
         _check_variety(task, labels, where)
     texts = [[columns[column][row] for row in index.tolist()] for column in task.text_columns]
     return TextRows(texts, labels[index], index)

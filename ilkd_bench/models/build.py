@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import nn
 from transformers import (
-    AutoConfig,
     AutoModelForSequenceClassification,
-    AutoTokenizer,
     BertConfig,
     BertForSequenceClassification,
     PreTrainedTokenizerFast,
@@ -21,10 +18,22 @@ from transformers import (
 
 from ilkd_bench.data import grammar
 from ilkd_bench.data.labels import label_order
+from ilkd_bench.models.folder import (
+    Folder,
+    fill,
+    find,
+    read_config,
+    read_tokenizer,
+    read_weights,
+)
 from ilkd_bench.models.layers import keep
 from ilkd_bench.models.model import Model
-from ilkd_bench.settings.identity import model_source
-from ilkd_bench.types import BadInput
+from ilkd_bench.models.support import architecture
+from ilkd_bench.settings.checks import is_number
+from ilkd_bench.types import BadInput, Incompatible
+
+SHORTEST = 4
+"""Tokens of the shortest text that is read, its special tokens included."""
 
 
 @contextmanager
@@ -72,7 +81,27 @@ def tiny(
         residual_scale: factor on the first weights of the layers that write into the residual
             stream; a deep narrow BERT does not train from random weights without it.
         first_score: what a regression answers at first, in units of the label.
+
+    Raises:
+        BadInput: a size is not possible.
     """
+    _check_sizes(
+        layers=layers, width=width, heads=heads, intermediate=intermediate, positions=positions
+    )
+    _check_numbers(
+        dropout=dropout,
+        initializer_range=initializer_range,
+        residual_scale=residual_scale,
+        first_score=first_score,
+    )
+    if width % heads:
+        raise BadInput(
+            f"width={width}: allowed is a multiple of the number of heads, heads={heads}"
+        )
+    if not 0 <= dropout < 1:
+        raise BadInput(f"dropout={dropout}: allowed is a number from 0 to below 1")
+    if initializer_range <= 0:
+        raise BadInput(f"initializer_range={initializer_range}: allowed is a number above 0")
     tokenizer = word_tokenizer(grammar.vocabulary(), positions)
     config = BertConfig(
         vocab_size=len(tokenizer),
@@ -96,6 +125,19 @@ def tiny(
         if labels is None:
             hf.classifier.bias.fill_(first_score)
     return Model(hf, tokenizer)
+
+
+def _check_sizes(**sizes: Any) -> None:
+    for name, value in sizes.items():
+        least = SHORTEST if name == "positions" else 1
+        if type(value) is not int or value < least:
+            raise BadInput(f"{name}={value}: allowed is a whole number of at least {least}")
+
+
+def _check_numbers(**numbers: Any) -> None:
+    for name, value in numbers.items():
+        if not is_number(value):
+            raise BadInput(f"{name}={value}: allowed is a number")
 
 
 def word_tokenizer(words: Sequence[str], positions: int) -> PreTrainedTokenizerFast:
@@ -139,17 +181,18 @@ def pretrained(
     Raises:
         BadInput: it cannot be loaded; the message says what to give instead.
     """
+    folder = find(path, revision)
+    config = read_config(folder, _head(labels))
+    tokenizer = read_tokenizer(folder, config)
+    kind = architecture(config, tokenizer, path)
     with seeded(seed):
-        model, info = _load(path, revision, _head(labels), ignore_mismatched_sizes=True)
-    encoder = f"{model.hf.base_model_prefix}."
-    missing = [n for n in info["missing_keys"] if n.startswith(encoder) and "pooler" not in n]
-    if missing:
-        raise BadInput(
-            f"{path} lacks {len(missing)} of the encoder's weights, e.g. {sorted(missing)[0]}"
-        )
+        hf = fill(folder, kind, config, read_weights(folder), new_classifier=True)
     if keep_layers is not None:
-        keep(model.hf, keep_layers)
-    return model
+        try:
+            keep(hf, keep_layers)
+        except Incompatible as reason:
+            raise BadInput(f"keep_layers={keep_layers} for {path}: {reason}") from reason
+    return Model(hf, tokenizer)
 
 
 def untrained(
@@ -164,14 +207,17 @@ def untrained(
     Raises:
         BadInput: the encoder cannot be loaded, or has fewer layers.
     """
-    model, _ = _load(path, revision, _head(labels), ignore_mismatched_sizes=True)
-    if not 1 <= layers <= model.spec.layers:
-        raise BadInput(f"student.layers={layers}: {path} has 1 to {model.spec.layers} to give")
-    config = model.hf.config
+    folder = find(path, revision)
+    config: Any = read_config(folder, _head(labels))
+    tokenizer = read_tokenizer(folder, config)
+    most = config.num_hidden_layers
+    if isinstance(layers, bool) or not isinstance(layers, int) or not 1 <= layers <= most:
+        raise BadInput(f"student.layers={layers}: {path} has 1 to {most} to give")
     config.num_hidden_layers = layers
+    architecture(config, tokenizer, path)  # BadInput now
     with seeded(seed):
-        hf = AutoModelForSequenceClassification.from_config(config)
-    return Model(hf, model.tokenizer)
+        hf = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False)
+    return Model(hf, tokenizer)
 
 
 def checkpoint(path: str, *, labels: Sequence[str] | None) -> tuple[Model, list[int] | None]:
@@ -188,17 +234,19 @@ def checkpoint(path: str, *, labels: Sequence[str] | None) -> tuple[Model, list[
         BadInput: it cannot be read, is not fine-tuned, or has other labels than the task.
     """
     source, _, revision = path.partition("@")
-    model, info = _load(source, revision or None, {}, ignore_mismatched_sizes=False)
-    if info["missing_keys"]:
-        raise BadInput(
-            f"{path} is not fine-tuned: it lacks {', '.join(sorted(info['missing_keys']))}. "
-            "Give it as teacher.path= to have it fine-tuned"
-        )
-    classes = 1 if labels is None else len(labels)
-    if model.spec.classes != classes:
-        raise BadInput(f"{path} has {model.spec.classes} outputs, the task has {classes}")
-    id2label: Any = model.hf.config.id2label
-    return model, label_order(id2label, labels, path)
+    return classifier(find(source, revision or None), labels=labels)
+
+
+def classifier(folder: Folder, *, labels: Sequence[str] | None) -> tuple[Model, list[int] | None]:
+    """Load a classifier that is already fine-tuned from its folder; see `checkpoint`."""
+    config = read_config(folder, {})
+    tokenizer = read_tokenizer(folder, config)
+    kind = architecture(config, tokenizer, folder.name)
+    hf: Any = fill(folder, kind, config, read_weights(folder), new_classifier=False)
+    outputs, classes = hf.config.num_labels, 1 if labels is None else len(labels)
+    if outputs != classes:
+        raise BadInput(f"{folder.name} has {outputs} outputs, the task has {classes}")
+    return Model(hf, tokenizer), label_order(hf.config.id2label, labels, folder.name)
 
 
 def relabel(hf: Any, order: Sequence[int], labels: Sequence[str]) -> None:
@@ -213,32 +261,3 @@ def relabel(hf: Any, order: Sequence[int], labels: Sequence[str]) -> None:
         head.bias.copy_(head.bias[list(order)])
     for name, value in _head(labels).items():
         setattr(hf.config, name, value)
-
-
-def _load(
-    path: str, revision: str | None, head: dict[str, Any], *, ignore_mismatched_sizes: bool
-) -> tuple[Model, dict[str, Any]]:
-    source = model_source(path)
-    where = {"revision": revision} if revision and isinstance(source, str) else {}
-    try:
-        config = AutoConfig.from_pretrained(source, **where, **head)
-        tokenizer = AutoTokenizer.from_pretrained(source, **where)
-        hf, info = AutoModelForSequenceClassification.from_pretrained(
-            source,
-            config=config,
-            **where,
-            output_loading_info=True,
-            dtype=torch.float32,
-            ignore_mismatched_sizes=ignore_mismatched_sizes,
-        )
-    except Exception as error:  # safetensors, tokenizers and the hub have no common base
-        if isinstance(source, Path):
-            raise BadInput(
-                f"{source} cannot be loaded as a transformers checkpoint: {error}"
-            ) from error
-        raise BadInput(
-            f"{source} cannot be loaded from the hub ({type(error).__name__}: {error}). "
-            "Without a network give the folder of a downloaded copy: teacher.path=DIR or "
-            "student.path=DIR, and data_dir=DIR for the text"
-        ) from error
-    return Model(hf, tokenizer), info

@@ -15,11 +15,19 @@ if TYPE_CHECKING:
 
 
 def layers_of(hf: PreTrainedModel) -> nn.ModuleList:
-    """Return the transformer layers of a BERT, RoBERTa or DistilBERT."""
+    """Return the transformer layers of a BERT, RoBERTa, DistilBERT or their kin.
+
+    Raises:
+        Incompatible: the architecture has no list of layers, each with weights of its own.
+    """
     base: Any = hf.base_model
-    layers = (base.encoder if hasattr(base, "encoder") else base.transformer).layer
-    if not isinstance(layers, nn.ModuleList):
-        raise TypeError(f"{type(hf).__name__} keeps its layers in no list")
+    holder = getattr(base, "encoder", getattr(base, "transformer", None))
+    layers = getattr(holder, "layer", None)
+    if not isinstance(layers, nn.ModuleList) or len(layers) != hf.config.num_hidden_layers:
+        raise Incompatible(
+            f"a {type(hf).__name__} has no list of layers to take some of: they share their "
+            "weights or are arranged in another way"
+        )
     return layers
 
 
@@ -57,16 +65,23 @@ def watched(hf: PreTrainedModel, names: frozenset[str]) -> Iterator[dict[str, li
 
 
 def _projection(layer: Any, name: str) -> nn.Module:
-    attention = getattr(layer.attention, "self", layer.attention)
+    attention = getattr(layer, "attention", None)
+    attention = getattr(attention, "self", attention)
     for word in PROJECTIONS[name]:
         if hasattr(attention, word):
             projection: nn.Module = getattr(attention, word)
             return projection
-    raise Incompatible(f"a {type(attention).__name__} has no {name} that could be compared")
+    kind = type(layer if attention is None else attention).__name__
+    raise Incompatible(f"a {kind} has no {name} that could be compared")
 
 
 def _into(tensors: list[Tensor]) -> Any:
-    return lambda module, inputs, output: tensors.append(output)
+    def append(module: nn.Module, inputs: Any, output: Any) -> None:
+        if not isinstance(output, Tensor):
+            raise Incompatible(f"a {type(module).__name__} gives more than one tensor to compare")
+        tensors.append(output)
+
+    return append
 
 
 def keep(hf: PreTrainedModel, numbers: Sequence[int]) -> None:
@@ -74,9 +89,13 @@ def keep(hf: PreTrainedModel, numbers: Sequence[int]) -> None:
 
     Raises:
         BadInput: a number is no layer, or stands there twice.
+        Incompatible: see `layers_of`.
     """
     layers = layers_of(hf)
     _check_numbers(numbers, len(layers))
+    for name, value in hf.config.to_dict().items():
+        if isinstance(value, list) and [type(x) for x in value] == [int] * len(layers):
+            raise Incompatible(f"a {type(hf).__name__} has a setting for each layer ({name})")
     kept = [layers[number - 1] for number in numbers]
     del layers[:]
     layers.extend(kept)
@@ -84,9 +103,12 @@ def keep(hf: PreTrainedModel, numbers: Sequence[int]) -> None:
 
 
 def _check_numbers(numbers: Sequence[int], layers: int) -> None:
-    wrong = [n for n in numbers if not 1 <= n <= layers]
-    if wrong or not numbers or len(set(numbers)) != len(numbers):
-        raise BadInput(f"layers {list(numbers)}: allowed are distinct numbers from 1 to {layers}")
+    given = list(numbers) if isinstance(numbers, list | tuple) else []
+    possible = [n for n in given if type(n) is int and 1 <= n <= layers]
+    if not possible or len(set(possible)) != len(given):
+        raise BadInput(
+            f"layers {given or numbers}: allowed are distinct numbers from 1 to {layers}"
+        )
 
 
 def check_copy(student: PreTrainedModel, teacher: PreTrainedModel, layers: Sequence[int]) -> None:
@@ -95,8 +117,15 @@ def check_copy(student: PreTrainedModel, teacher: PreTrainedModel, layers: Seque
     Raises:
         BadInput: the two are of another family or size, or the numbers do not fit.
     """
-    _check_numbers(layers, len(layers_of(teacher)))
-    depth = len(layers_of(student))
+    try:
+        depths = [len(layers_of(model)) for model in (student, teacher)]
+    except Incompatible as reason:
+        raise BadInput(
+            f"student.teacher_layers={layers} copies layers, and {reason} "
+            "(student.teacher_layers=null starts the student by itself)"
+        ) from reason
+    _check_numbers(layers, depths[1])
+    depth = depths[0]
     if len(layers) != depth:
         raise BadInput(f"student.teacher_layers={list(layers)}: the student has {depth} layers")
     sizes = [

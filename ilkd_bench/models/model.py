@@ -15,7 +15,7 @@ from transformers import (
 from ilkd_bench.functional import features
 from ilkd_bench.functional.losses import full
 from ilkd_bench.models.layers import PROJECTIONS, watched
-from ilkd_bench.types import Inputs, Outputs, Spec
+from ilkd_bench.types import Incompatible, Inputs, Outputs, Spec
 
 
 class Model(nn.Module):
@@ -42,7 +42,8 @@ class Model(nn.Module):
     @property
     def max_tokens(self) -> int:
         """The longest input; RoBERTa's first positions are taken by the padding index."""
-        offset = getattr(self.hf.base_model.embeddings, "padding_idx", None)
+        embeddings = getattr(self.hf.base_model, "embeddings", None)
+        offset = getattr(embeddings, "padding_idx", None)
         return self.hf.config.max_position_embeddings - (0 if offset is None else offset + 1)
 
     def outputs(self, inputs: Inputs, needs: frozenset[str]) -> Outputs:
@@ -51,18 +52,27 @@ class Model(nn.Module):
         Inputs that the architecture does not take (DistilBERT: segment numbers) are left out.
         Attention maps switch to the kernel that can return them; otherwise the fast one stays, for
         queries, keys and values too.
+
+        Raises:
+            Incompatible: the architecture does not show what is asked for.
         """
         if "attention" in needs and self.hf.config._attn_implementation != "eager":
             self.hf.set_attn_implementation("eager")
+        given = {name: x for name, x in inputs.items() if name in self._accepted}
+        if inputs["attention_mask"].is_meta:
+            del given["attention_mask"]  # whether it hides anything cannot be asked there
         with watched(self.hf, needs & PROJECTIONS.keys()) as projected:
             result = self.hf(
-                **{name: x for name, x in inputs.items() if name in self._accepted},
+                **given,
                 output_hidden_states=bool(needs & {"cls", "mean", "hidden"}),
                 output_attentions="attention" in needs,
             )
+        if "attention" in needs:
+            self._require_maps(result.attentions)
         mask, hidden = inputs["attention_mask"], result.hidden_states
         heads: dict[str, Any] = {n: tuple(map(self._heads, x)) for n, x in projected.items()}
-        with torch.autocast(mask.device.type, enabled=False):
+        place = "cpu" if mask.is_meta else mask.device.type
+        with torch.autocast(place, enabled=False):
             return Outputs(
                 logits=full(result.logits),
                 mask=mask,
@@ -71,6 +81,13 @@ class Model(nn.Module):
                 attention=result.attentions if "attention" in needs else (),
                 **heads,
             )
+
+    def _require_maps(self, attentions: Any) -> None:
+        maps = [] if attentions is None else [a for a in attentions if a is not None]
+        square = all(a.shape[1] == self.spec.heads and a.shape[2] == a.shape[3] for a in maps)
+        if len(maps) != self.spec.layers or not square:
+            kind = type(self.hf).__name__
+            raise Incompatible(f"a {kind} shows no attention map of every head in every layer")
 
     def _heads(self, x: Tensor) -> Tensor:
         """Split [B, T, H] into heads, [B, A, T, D]."""

@@ -36,6 +36,18 @@ def _flush(path: Path) -> None:
         os.close(file)
 
 
+def follow_umask(path: Path) -> None:
+    """Give a file the permissions of any new file; safetensors gives its own to nobody else."""
+    if path.stat().st_mode & 0o077:
+        return
+    probe = _aside(path)
+    probe.touch()  # the only way to learn the umask that disturbs no other thread
+    try:
+        path.chmod(probe.stat().st_mode & 0o777)
+    finally:
+        probe.unlink()
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a place aside for the content of a file, which gets its name at the end."""
@@ -43,6 +55,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     aside = _aside(path)
     try:
         yield aside
+        follow_umask(aside)
         _flush(aside)
         os.replace(aside, path)
     finally:
@@ -77,6 +90,7 @@ def put_folder(aside: Path, folder: Path) -> None:
     """Give a folder that was made aside its name; what had the name goes."""
     for path in aside.rglob("*"):
         if path.is_file():
+            follow_umask(path)
             _flush(path)
     remove_folder(folder)
     try:

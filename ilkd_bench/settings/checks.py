@@ -14,6 +14,9 @@ from ilkd_bench.types import BadInput
 
 PRECISIONS = ("auto", "32-true", "16-mixed", "bf16-mixed")
 
+LONGEST_NAME = 100
+"""Bytes of a name: two of them are the name of a folder."""
+
 RULES = ("best", "all", "none")
 """`best`: of each cell of the table, over seeds, learning rates and batch sizes."""
 
@@ -80,6 +83,10 @@ TextOrNone = Annotated[
 ListOrText = Annotated[  # what a text may be, `Task` says
     Any, allowed(lambda v: v is None or isinstance(v, list | str), "a list, or null")
 ]
+LabelMap = Annotated[  # whether the labels are there, `Task` says
+    dict[Any, Any] | None,
+    allowed(lambda v: v is None or isinstance(v, dict), "LABEL: LABEL of the set, ..., or null"),
+]
 Size = Annotated[
     float | None,
     allowed(lambda v: v is None or (is_number(v) and v > 0), "a number above 0, or null"),
@@ -94,8 +101,12 @@ Layers = Annotated[
 Name = Annotated[
     str,
     allowed(
-        lambda v: isinstance(v, str) and re.fullmatch(r"\w[\w.+-]*", v) is not None,
-        "a word of letters, digits and . _ + -",  # it becomes a folder's
+        lambda v: (
+            isinstance(v, str)
+            and re.fullmatch(r"\w[\w.+-]*", v) is not None
+            and len(v.encode()) <= LONGEST_NAME
+        ),
+        f"a word of letters, digits and . _ + -, up to {LONGEST_NAME} of them",
     ),
 ]
 Precision = Annotated[str, one_of(*PRECISIONS)]
@@ -120,7 +131,7 @@ def refusal(error: ValidationError, *above: str) -> BadInput:
         above: keys of the groups that the settings are in.
     """
     first = error.errors()[0]
-    path = [*above, *(str(part) for part in first["loc"])]
+    path = [*above, *(str(part) for part in first["loc"] if part != "[key]")]
     if path[0] == "logger":
         path = path[:1] + path[2:]  # pydantic says which of the loggers it is
     key = ".".join(path)
@@ -128,7 +139,8 @@ def refusal(error: ValidationError, *above: str) -> BadInput:
         return BadInput(f"{key} is missing: the YAML of the group must have it")
     if first["type"] == "extra_forbidden":
         return BadInput(f"{key} is no setting, so it would have no effect")
+    found = "null" if first["input"] is None else first["input"]
     if first["type"] == "allowed":
-        return BadInput(f"{key}={first['input']}: {first['msg']}")
+        return BadInput(f"{key}={found}: {first['msg']}")
     what = KINDS.get(first["type"], first["msg"][:1].lower() + first["msg"][1:])
-    return BadInput(f"{key}={first['input']}: allowed is {what}")
+    return BadInput(f"{key}={found}: allowed is {what}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ilkd_bench.plumbing.files import digest, file_hash
 from ilkd_bench.settings.groups import student_settings
+from ilkd_bench.settings.model_files import weights_file
 from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.types import BadInput
 
@@ -47,6 +48,8 @@ def model_source(path: str) -> Path | str:
         return Path(spec.origin).parent / inside
     if Path(path).is_dir():
         return Path(path)
+    if Path(path).is_file():
+        raise BadInput(f"{path} is a file: give the folder that it is in, with config.json")
     if path.startswith(("/", ".", "~")) or path.count("/") > 1:
         raise BadInput(f"no model folder at {path}")
     return path
@@ -73,8 +76,7 @@ def model_fingerprint(path: str, revision: str | None, cache_dir: Path) -> str:
     if isinstance(source, str):
         return f"{source}@{revision}"
     weights = sorted([*source.glob("*.safetensors"), *source.glob("pytorch_model*.bin")])
-    if not weights:
-        raise BadInput(f"{source} has no weights: expected model.safetensors")
+    weights_file(source, str(source))  # BadInput now
     files = [*weights, *(source / name for name in DESCRIPTIONS if (source / name).is_file())]
     return digest({file.name: file_hash(file, cache_dir) for file in files})
 

@@ -19,6 +19,7 @@ from ilkd_bench.settings.checks import (
     FolderOrNone,
     FromZero,
     KeepStudent,
+    LabelMap,
     Layers,
     Length,
     Limit,
@@ -131,6 +132,14 @@ class WandB(Frozen):
     upload: Positive
 
 
+class Hub(Frozen):
+    """A data set of the hub."""
+
+    path: Text
+    config: TextOrNone
+    revision: Text
+
+
 class TaskSettings(Frozen):
     """A group of conf/task; `Task` checks the rest."""
 
@@ -140,11 +149,18 @@ class TaskSettings(Frozen):
     labels: ListOrText
     score_range: ListOrText
     metric: Text
-    also: list[str]
-    splits: dict[str, str]
-    hidden: list[str]
-    hub: dict[str, Any] | None
-    ood: dict[str, dict[str, Any]] | None  # None: no other domain is scored
+    also: list[Text]
+    splits: dict[Name, Text]  # their names become files
+    hidden: list[Text]
+    hub: Hub | None
+    ood: dict[Name, OtherSettings] | None  # None: no other domain is scored
+
+
+class OtherSettings(TaskSettings):
+    """A set of another domain: a task, and what its labels are in those of the task."""
+
+    label_map: LabelMap
+    collapse: Text
 
 
 def _task(settings: Any) -> Task:
@@ -154,10 +170,10 @@ def _task(settings: Any) -> Task:
         BadInput: they are not those of a task.
     """
     try:
-        task = TaskSettings.model_validate(settings)
+        task = TaskSettings.model_validate(settings).model_dump()
     except ValidationError as error:
         raise refusal(error, "task") from error
-    return Task(**task.model_dump() | {"ood": task.ood or {}})
+    return Task(**task | {"ood": task["ood"] or {}})
 
 
 class Science(Frozen):
@@ -224,6 +240,11 @@ class Run(Science):
             raise BadInput(
                 f"task={run.task.name} is for evaluation only: it has no training split. "
                 "It is scored at the end of the runs of the task that names it under `ood`"
+            )
+        if "dev" not in run.task.splits:
+            raise BadInput(
+                f"task={run.task.name} has no dev split, by which the best epoch is chosen: type "
+                "+task.splits.dev=NAME"
             )
         return run
 

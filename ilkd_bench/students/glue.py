@@ -136,7 +136,7 @@ def _task(sheet: Sheet, record: Done) -> Task:
     if sheet.task == task.name:
         return task
     hub = None if task.hub is None else task.hub | {"config": sheet.task}
-    return replace(task, name=sheet.task, splits={"test": "test"}, hub=hub, ood={})
+    return replace(task, name=sheet.task, splits={"test": "test"}, hidden=["test"], hub=hub, ood={})
 
 
 def answer(

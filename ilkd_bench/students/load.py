@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ilkd_bench.data.labels import label_order
 from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.records.record import Record
 from ilkd_bench.types import BadInput
@@ -38,27 +37,17 @@ def load(folder: Path, labels: Sequence[str] | None) -> Model:
     Raises:
         BadInput: it cannot be loaded, or has other labels than the task.
     """
-    import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
     from transformers.utils import logging as transformers_logging
 
-    from ilkd_bench.models.model import Model
+    from ilkd_bench.models.build import classifier
+    from ilkd_bench.models.folder import Folder
 
     transformers_logging.disable_progress_bar()  # the weights are there in a moment
     source = folder / "student" if (folder / "student").is_dir() else folder
-    how: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source, **how)
-        hf, info = AutoModelForSequenceClassification.from_pretrained(
-            source, **how, dtype=torch.float32, use_safetensors=True, output_loading_info=True
-        )
-    except Exception as error:  # safetensors, tokenizers and transformers have no common base
-        raise BadInput(f"the student in {source} cannot be loaded: {error}") from error
-    if info["missing_keys"]:
-        raise BadInput(f"the student in {source} lacks {', '.join(sorted(info['missing_keys']))}")
-    model = Model(hf, tokenizer)
-    if model.spec.classes != (1 if labels is None else len(labels)):
-        raise BadInput(f"the student in {source} has {model.spec.classes} outputs, not the task's")
-    if label_order(hf.config.id2label, labels, str(source)) is not None:
-        raise BadInput(f"the student in {source} has its labels in another order than its task")
+    name = f"the student in {source}"
+    if not (source / "model.safetensors").is_file():
+        raise BadInput(f"{name} cannot be loaded: there is no model.safetensors")
+    model, order = classifier(Folder(source, name), labels=labels)
+    if order is not None:
+        raise BadInput(f"{name} has its labels in another order than its task")
     return model.eval()

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.files import file_hash, locked, put_folder, write_json
+from ilkd_bench.plumbing.files import file_hash, locked, put_folder, whole_file, write_json
 from ilkd_bench.types import BadInput, Incompatible
 
 log = logging.getLogger(__name__)
@@ -82,8 +82,8 @@ def _facts(folder: Path, snapshots: bool, cache_dir: Path) -> dict[str, Any] | N
 
 def save_weights(model: Model, path: Path) -> None:
     """Write a snapshot, with the names of transformers."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({k: v.contiguous() for k, v in model.hf.state_dict().items()}, path)
+    with whole_file(path) as aside:
+        save_file({k: v.contiguous() for k, v in model.hf.state_dict().items()}, aside)
 
 
 def load_weights(model: Model, path: Path) -> None:

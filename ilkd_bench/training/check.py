@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from ilkd_bench.settings.run import Run
 from ilkd_bench.training.inputs import (
     build_student,
     build_teacher,
+    check_tokenizers,
     check_tokens,
     matched,
     meet_rows,
@@ -58,19 +60,26 @@ class Checks:
         """
         if here:
             precision_here(run.precision, run.trainer.accelerator)
-        whose = {name: [run.identity[name], run.task.labels] for name in ("student", "teacher")}
-        student = self._once(whose["student"], partial(build_student, run))
-        teacher = self._once(whose["teacher"], partial(build_teacher, run))
+        labels = run.task.labels
+        pair = {name: run.identity[name] for name in ("student", "teacher")}
+        self._once(["student", pair["student"]], partial(_whole, build_student, run))
+        self._once(["teacher", pair["teacher"]], partial(_whole, build_teacher, run))
+        student = self._once(
+            ["student", pair["student"], labels], partial(_sizes, build_student, run)
+        )
+        teacher = self._once(
+            ["teacher", pair["teacher"], labels], partial(_sizes, build_teacher, run)
+        )
         method, phases = matched(run, student, teacher)
         seen = [run.identity["task"], run.data, run.limit_train, run.limit_eval]
         glance = self._once(seen, partial(_look, run))
         read = self._once(
-            [whose, seen, run.max_length], partial(_read, run, student, teacher.model, glance.first)
+            [pair, seen, run.max_length], partial(_read, run, student, teacher.model, glance.first)
         )
         check_tokens(run.method.name, method, read)
         meet_rows(run, method, phases, student.spec, teacher.spec, glance.train)
         for which in method.assistants:
-            self._once([whose, which], partial(build_assistant, which, run, teacher))
+            self._once([pair, labels, which], partial(_sizes, build_assistant, which, run, teacher))
 
     def _once(self, about: Any, make: partial[Made]) -> Made:
         """Return what was made before of the same settings, or make it."""
@@ -79,6 +88,17 @@ class Checks:
             self._known[key] = make()
         made: Made = self._known[key]
         return made
+
+
+def _whole(build: Callable[[Run], object], run: Run) -> None:
+    """Build a model with its weights, which must be finite and its own, and let it go."""
+    build(run)
+
+
+def _sizes(build: Callable[..., Made], *arguments: Any) -> Made:
+    """Build a model that has no weights and takes no room."""
+    with torch.device("meta"):
+        return build(*arguments)
 
 
 def _look(run: Run) -> Glance:
@@ -96,6 +116,7 @@ def _read(run: Run, student: Model, teacher: Model, first: dict[str, TextRows]) 
     Raises:
         BadInput: one of them cannot read the rows of a split.
     """
+    check_tokenizers(first["train"], student, teacher)
     both = {
         name: [tokenised(rows, m.tokenizer, max_length=run.max_length) for m in (student, teacher)]
         for name, rows in first.items()

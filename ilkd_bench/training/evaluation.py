@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from ilkd_bench.data.batches import Split, sorted_batches, to_device
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.files import whole_file
+from ilkd_bench.plumbing.files import follow_umask, whole_file
 from ilkd_bench.plumbing.terminal import track
 from ilkd_bench.teachers.live import Teacher
 from ilkd_bench.training.module import Score
+from ilkd_bench.training.output_order import better_order, is_reversed
 from ilkd_bench.types import BadInput, Outputs, TrainingBatch
 
 log = logging.getLogger(__name__)
@@ -60,18 +62,26 @@ def measure_teacher(
     *,
     allow_weak: bool,
     whose: str = "the teacher",
+    given: Sequence[int] | None = None,
     device: torch.device,
     batch_size: int,
 ) -> dict[str, float]:
     """Score the teacher on dev as this run sees it.
 
+    Args:
+        given: for each label of the task, which output of a given checkpoint is taken for it;
+            None: the teacher was trained on the task's labels, so that nothing is to be doubted.
+
     Raises:
-        BadInput: it is no better than a constant answer, and `allow_weak` is not set.
+        BadInput: it is no better than a constant answer, and `allow_weak` is not set; or the
+            outputs of a given checkpoint are clearly in another order, or of the other sign.
     """
     teacher.to(device)
     needs = frozenset({"logits"})
     logits = predict(lambda batch: teacher.outputs(batch, needs), dev, batch_size, device)
     scores = scorer(task)(logits, dev.labels)
+    if given is not None:
+        _refuse_other_order(logits, dev.labels, task, given, whose)
     guard = task.metric if task.labels is None else "accuracy"
     score = metrics.compute([guard], logits, dev.labels)[guard]
     constant = metrics.constant_score(guard, dev.labels)
@@ -82,6 +92,37 @@ def measure_teacher(
             "teacher.recipe.epochs=, or teacher.allow_weak=true"
         )
     return scores
+
+
+def _refuse_other_order(
+    logits: Tensor, labels: Tensor, task: Task, given: Sequence[int], whose: str
+) -> None:
+    """Refuse a given checkpoint whose outputs mean something else than it is said."""
+    if task.labels is None:
+        score = metrics.compute(["pearson"], logits, labels)["pearson"]
+        if score < 0 and is_reversed(logits[:, 0].numpy(), labels.numpy()):
+            raise BadInput(
+                f"{whose} scores {score:.4f} (pearson) on dev, and {-score:.4f} with the sign of "
+                "its output reversed: its scores fall where the labels rise. Negate weight and "
+                "bias of its last layer, or give another teacher.checkpoint="
+            )
+        return
+    order = better_order(logits.argmax(-1).numpy(), labels.numpy(), len(task.labels))
+    if order is None:
+        return
+    stated, other = (
+        metrics.compute(["accuracy"], some, labels)["accuracy"]
+        for some in (logits, logits[:, order])
+    )
+    if not other > metrics.constant_score("accuracy", labels):
+        return
+    moved = [n for n, output in enumerate(order) if output != n]
+    names = {str(given[order[n]]): task.labels[n] for n in moved}
+    raise BadInput(
+        f"{whose} scores {stated:.4f} (accuracy) on dev, and {other:.4f} with its outputs in "
+        f"another order, so the names of its outputs are wrong or missing. Correct id2label (and "
+        f"label2id) in its config.json: {json.dumps(dict(sorted(names.items())))}"
+    )
 
 
 def evaluate(
@@ -136,6 +177,9 @@ def save_student(folder: Path, student: Model, method: Method) -> None:
     """Write the student as transformers loads it, and the method's parameters."""
     student.hf.save_pretrained(folder / "student")
     student.tokenizer.save_pretrained(folder / "student")
+    for path in (folder / "student").iterdir():
+        follow_umask(path)
     state = {name: value.detach().contiguous().cpu() for name, value in method.named_parameters()}
     if state:
-        save_file(state, folder / "method.safetensors")
+        with whole_file(folder / "method.safetensors") as aside:
+            save_file(state, aside)

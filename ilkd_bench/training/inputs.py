@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models.build import checkpoint, seeded
 from ilkd_bench.models.layers import PROJECTIONS, check_copy, watched
 from ilkd_bench.models.model import Model
+from ilkd_bench.models.tokenizer_check import check_texts
 from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.banked import BANKED, banked, can_bank
@@ -57,18 +59,37 @@ def recipe_settings(run: Run) -> FitSettings:
 
 
 def build_student(run: Run) -> Model:
-    """Return the student before its training."""
-    student: Model = run.student.build(labels=run.task.labels, seed=run.seed)
+    """Return the student before its training.
+
+    Raises:
+        BadInput: it cannot be built.
+    """
+    with _about("student"):
+        student: Model = run.student.build(labels=run.task.labels, seed=run.seed)
     return student
 
 
 def build_teacher(run: Run) -> LiveTeacher:
-    """Return the teacher before its fine-tuning, or the given checkpoint."""
-    if run.teacher.checkpoint is not None:
-        model, order = checkpoint(run.teacher.checkpoint, labels=run.task.labels)
-        return LiveTeacher(model, label_order=order, name=run.teacher.name)
-    model = run.teacher.build(labels=run.task.labels, seed=run.teacher.recipe.seed)
+    """Return the teacher before its fine-tuning, or the given checkpoint.
+
+    Raises:
+        BadInput: it cannot be built.
+    """
+    with _about("teacher"):
+        if run.teacher.checkpoint is not None:
+            model, order = checkpoint(run.teacher.checkpoint, labels=run.task.labels)
+            return LiveTeacher(model, label_order=order, name=run.teacher.name)
+        model = run.teacher.build(labels=run.task.labels, seed=run.teacher.recipe.seed)
     return LiveTeacher(model, name=run.teacher.name)
+
+
+@contextmanager
+def _about(whose: str) -> Iterator[None]:
+    """Say in an error whose it is."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{whose}: {error}") from error
 
 
 def build_method(run: Run, student: Model, teacher: LiveTeacher) -> Method:
@@ -161,7 +182,19 @@ def read_splits(run: Run, student: Model, teacher: Model) -> dict[str, Split]:
             t = encode(rows, teacher.tokenizer, max_length=run.max_length, cache_dir=run.cache)
         return Split(torch.from_numpy(rows.labels), torch.from_numpy(rows.index), s, t)
 
-    return {name: split(rows) for name, rows in read_texts(run).items()}
+    texts = read_texts(run)
+    check_tokenizers(texts["train"], student, teacher)
+    return {name: split(rows) for name, rows in texts.items()}
+
+
+def check_tokenizers(rows: TextRows, student: Model, teacher: Model) -> None:
+    """Refuse tokenizers that lose the words of the first rows.
+
+    Raises:
+        BadInput: that is so.
+    """
+    check_texts(rows.texts, student.tokenizer, "the student")
+    check_texts(rows.texts, teacher.tokenizer, "the teacher")
 
 
 def check_bank(run: Run, phases: Sequence[Phase]) -> None:

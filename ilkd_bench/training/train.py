@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from ilkd_bench.data.batches import Split
+from ilkd_bench.data.labels import is_unnamed
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.layers import copy_layers
 from ilkd_bench.models.model import Model
@@ -36,6 +38,8 @@ from ilkd_bench.training.loop import Fitted, fit
 from ilkd_bench.training.make_teacher import assistants, fine_tune
 from ilkd_bench.training.wandb_logger import tracker
 from ilkd_bench.types import Phase, Rows
+
+log = logging.getLogger(__name__)
 
 
 def train(run: Run, folder: Path) -> Measured:
@@ -114,7 +118,7 @@ def prepare(run: Run) -> Parts:
         parameters = {"teacher": _parameters(teacher.model), "student": _parameters(student)}
     with seconds.on("teacher"):
         facts = fine_tune(run, teacher, phases, splits)
-        facts["dev"] = _measure(run, teacher, splits)
+        facts |= _measure(run, teacher, splits)
         answers = answering(run, teacher, splits, "train", phases)
     with seconds.on("setup"):
         layers = run.student.teacher_layers
@@ -134,15 +138,30 @@ def prepare(run: Run) -> Parts:
     return Parts(student, method, phases, splits, answers, facts, parameters, seconds)
 
 
-def _measure(run: Run, teacher: LiveTeacher, splits: dict[str, Split]) -> dict[str, float]:
-    return measure_teacher(
+def _measure(run: Run, teacher: LiveTeacher, splits: dict[str, Split]) -> dict[str, Any]:
+    """Return what the record says of the teacher on dev, and of the order of its outputs."""
+    labels, given = run.task.labels, None
+    id2label: Any = teacher.model.hf.config.id2label
+    if run.teacher.checkpoint is not None:
+        given = teacher.label_order or range(teacher.spec.classes)
+    scores = measure_teacher(
         answering(run, teacher, splits, "dev", [Phase("measure", 1, LOGITS)]),
         run.task,
         splits["dev"],
         allow_weak=run.teacher.allow_weak,
+        given=given,
         device=device_here(run.trainer.accelerator),
         batch_size=run.trainer.eval_batch_size,
     )
+    if given is None or labels is None or not is_unnamed(id2label):
+        return {"dev": scores}
+    log.warning(
+        "the outputs of %s have no names (LABEL_0, ...): they are taken to be %s, in this order, "
+        "and no other order is clearly better on dev",
+        run.teacher.checkpoint,
+        ", ".join(labels),
+    )
+    return {"dev": scores, "label_order": "assumed"}
 
 
 def _fit(run: Run, parts: Parts, folder: Path, logger: Any) -> Fitted:

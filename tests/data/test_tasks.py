@@ -120,6 +120,33 @@ def test_a_missing_file_is_named_with_the_columns_that_are_needed(tmp_path: Path
     )
 
 
+def test_a_missing_file_tells_what_lies_there_instead(tmp_path: Path) -> None:
+    write(tmp_path, "train", ROWS)
+    write(tmp_path, "dev", ROWS, "tsv")
+    (tmp_path / "mine/validation.json").write_text("[]")
+    with pytest.raises(BadInput) as error:
+        tasks.available(TASK, tmp_path)
+    assert str(error.value).endswith(
+        "label; there is dev.tsv, validation.json, which would be read by the name of a split "
+        "(task.splits.dev=NAME is another) and one of these formats"
+    )
+    dev = replace(TASK, splits=TASK.splits | {"dev": "dev"})
+    assert tasks.available(dev, tmp_path) == ["train", "dev"]
+
+
+def test_a_missing_folder_tells_those_that_are_there(tmp_path: Path) -> None:
+    write(tmp_path, "train", ROWS, task="CoLA")
+    with pytest.raises(BadInput, match="; the folders there are CoLA"):
+        tasks.available(TASK, tmp_path)
+
+
+def test_a_file_s_name_that_no_disk_takes_is_a_sentence(tmp_path: Path) -> None:
+    write(tmp_path, "validation", ROWS)
+    task = replace(TASK, splits={"train": "x" * 300, "dev": "validation"}, hidden=[])
+    with pytest.raises(BadInput, match="cannot be read"):
+        tasks.available(task, tmp_path)
+
+
 def test_a_split_that_is_optional_may_be_absent(tmp_path: Path) -> None:
     for split in ("train", "validation"):
         write(tmp_path, split, ROWS)
@@ -323,6 +350,19 @@ def test_the_hub_without_a_network_names_data_dir() -> None:
     message = str(error.value)
     assert "ilkd-bench-tests/nothing:mrpc" in message and "cannot be loaded from the hub" in message
     assert "data_dir=DIR with DIR/mrpc/train.{parquet,jsonl,csv,tsv}" in message
+
+
+def test_rows_of_the_hub_are_read_by_the_same_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    rows = {"sentence1": ["a", "c"], "sentence2": ["b", "d"], "label": [1.0, 0.0], "idx": [7, 8]}
+    found = datasets.Dataset.from_dict(rows)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: found)
+    task = Task(**toys.config("task=mrpc")["task"])
+    read = tasks.read(task, "train", data_dir=None)
+    assert read.texts == [["a", "c"], ["b", "d"]] and read.labels.tolist() == [1, 0]
+    with pytest.raises(BadInput, match="split train: no column x; found are sentence1, "):
+        tasks.read(replace(task, label_column="x"), "train", data_dir=None)
 
 
 # ------------------------------------------------------------------------------------------ tasks

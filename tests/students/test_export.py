@@ -313,6 +313,17 @@ def test_neither_code_nor_pickles_nor_private_keys_are_exported(
     assert (target / "model.safetensors").read_bytes() == weights
 
 
+@pytest.mark.parametrize("labels", [["-1", "1"], ["C++", "C#"], ["LABEL_1", "LABEL_0"]])
+def test_a_student_whose_labels_differ_in_marks_or_numbers_alone_is_exported(
+    labels: list[str], tmp_path: Path, command: Callable[..., tuple]
+) -> None:
+    made(tmp_path / "results", record(config={"task": PAIR | {"labels": labels}}))
+    code, _, err = command("abc", f"{tmp_path}/hub")
+    assert code == 0, err
+    exported = json.loads((tmp_path / "hub/config.json").read_text())
+    assert list(exported["id2label"].values()) == labels
+
+
 # -------------------------------------------------------------------------------- finding, refusing
 
 

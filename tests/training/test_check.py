@@ -71,7 +71,8 @@ def test_what_runs_share_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, counted(getattr(module, name), made))
     words = "method=vanilla,pkd,rail_l task=demo_sentiment,demo_nli seed=0,1 lr=1e-5,1e-4"
     check(*words.split(), "limit_train=64", "limit_eval=64")
-    assert made.count("build_student") == made.count("build_teacher") == 2, "labels of two tasks"
+    for build in ("build_student", "build_teacher"):
+        assert made.count(build) == 3, "once with its weights, once for the labels of each task"
     splits = sum(len(job.run.data) for job in plan(["-m", "task=demo_sentiment,demo_nli"]))
     assert made.count("read") == splits
 
@@ -90,12 +91,12 @@ def counted(function: Callable[..., Any], calls: list[str]) -> Callable[..., Any
 def test_rows_are_read_before_training(tmp_path: Path) -> None:
     folder = tmp_path / "custom"
     folder.mkdir()
-    rows = [{"sentence": f"the film was {w}", "label": w} for w in ("good", "bad") * 4]
+    rows = [{"sentence": f"the coffee was {w}", "label": w} for w in ("charming", "horrible") * 4]
     for split in ("train", "validation"):
         (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    words = ["task=custom", f"data_dir={tmp_path}", "task.labels=[bad,good]"]
+    words = ["task=custom", f"data_dir={tmp_path}", "task.labels=[horrible,charming]"]
     check(*words)
     with pytest.raises(BadInput, match="no column words; found are sentence, label"):
         check(*words, "task.text_columns=[words]")
-    with pytest.raises(BadInput, match="the label of row 0 is good; allowed are"):
-        check(*words[:2], "task.labels=[bad,great]")
+    with pytest.raises(BadInput, match="the label of row 0 is .charming.; allowed are"):
+        check(*words[:2], "task.labels=[horrible,great]")

@@ -1,0 +1,163 @@
+"""Which architectures can be a teacher or a student, and why others cannot."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+)
+
+from ilkd_bench.models.model import Model
+from ilkd_bench.types import BadInput, Incompatible, Outputs
+
+SIZES = {
+    "num_hidden_layers": "layers",
+    "hidden_size": "width",
+    "num_attention_heads": "attention heads",
+    "vocab_size": "vocabulary",
+    "max_position_embeddings": "positions",
+}
+"""Settings of a model that every use of it asks for, and what they are."""
+
+PROBE = 5
+"""Tokens of the texts that a model is tried on."""
+
+INSTEAD = "Give an encoder like BERT, RoBERTa or DistilBERT"
+
+
+def check_config(config: PreTrainedConfig, where: str) -> None:
+    """Refuse an architecture that can be neither teacher nor student.
+
+    Args:
+        where: what to call the model in messages.
+
+    Raises:
+        BadInput: the message has the reason.
+    """
+    kind = str(config.model_type)
+    reason = _reason(config, kind)
+    if reason is not None:
+        raise BadInput(f"{where} is of the type {kind or 'unknown'}, {reason}. {INSTEAD}")
+    for name, what in SIZES.items():
+        value = getattr(config, name, None)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise BadInput(
+                f"{where} is of the type {kind}, which has no single number of {what}. {INSTEAD}"
+            )
+        if value < 1:
+            raise BadInput(f"{where}: {name}={value} in its config.json: allowed is 1 or more")
+    if getattr(config, "quantization_config", None):
+        raise BadInput(f"{where} is quantised, so it cannot be trained. Give its full weights")
+
+
+def _reason(config: Any, kind: str) -> str | None:
+    if kind not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES:
+        return "for which transformers has no classifier of texts"
+    if config.is_encoder_decoder:
+        return "which decodes what it encodes: it has two stacks of layers, where one is compared"
+    if kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+            return (
+                "which predicts the next token: it judges a text by its last token, and here the "
+                "first one is compared"
+            )
+        return "which is not pre-trained on masked tokens: it may read no single tokens of text"
+    if getattr(config, "is_decoder", False):
+        return "set up as a decoder (is_decoder), where no token sees the ones after it"
+    return None
+
+
+def architecture(
+    config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, where: str
+) -> type[PreTrainedModel]:
+    """Return the class of the classifier, once it has been tried on a few tokens without weights.
+
+    Args:
+        where: what to call the model in messages.
+
+    Raises:
+        BadInput: it cannot be built in these sizes or run on text alone, or its layers do not show
+            a state for every token.
+    """
+    hf = _built(config, where, "meta")
+    shown = _tried(Model(hf, tokenizer), frozenset({"hidden"}), where)
+    layers, width = hf.config.num_hidden_layers, hf.config.hidden_size
+    sizes = {state.shape[::2] for state in shown.hidden or ()}
+    tokens = {state.shape[1] for state in shown.hidden or ()}
+    if len(shown.hidden or ()) != layers + 1 or sizes != {(2, width)} or len(tokens) != 1:
+        raise BadInput(
+            f"{where} is a {type(hf).__name__}, whose layers do not show one state of the same "
+            f"width for every token, so they cannot be compared. {INSTEAD}"
+        )
+    return type(hf)
+
+
+def check_needs(model: Model, needs: frozenset[str], where: str) -> None:
+    """Refuse a model that does not show what a method needs; it may be on torch's `meta` device.
+
+    Args:
+        needs: fields of `Outputs`.
+        where: what to call the model in messages.
+
+    Raises:
+        Incompatible: that is so.
+    """
+    _tried(model, needs, where)
+
+
+def _built(config: PreTrainedConfig, where: str, device: str) -> PreTrainedModel:
+    try:
+        with torch.device(device):
+            hf: PreTrainedModel = AutoModelForSequenceClassification.from_config(
+                copy.deepcopy(config), trust_remote_code=False
+            )
+    except Exception as error:  # whatever an architecture raises at sizes that do not fit
+        raise not_loaded(where, error) from error
+    return hf.eval()
+
+
+def not_loaded(where: str, why: object) -> BadInput:
+    """Return the error of a model that is damaged or of another kind."""
+    text = " ".join(str(why).split())
+    return BadInput(f"{where} cannot be loaded as a transformers checkpoint: {text}")
+
+
+def _tried(model: Model, needs: frozenset[str], where: str) -> Outputs:
+    """Return what a model shows for a few tokens.
+
+    On `meta` only sizes are computed. Some architectures look at values on their way; they are
+    tried with random weights.
+
+    Raises:
+        BadInput: it cannot be run on text alone.
+        Incompatible: it does not show what is asked for.
+    """
+    device = model.hf.device
+    try:
+        with torch.no_grad(), device:
+            ids = torch.full((2, min(PROBE, model.max_tokens)), model.tokenizer.pad_token_id)
+            zeros = torch.zeros_like(ids)
+            inputs = {"input_ids": ids, "attention_mask": zeros + 1, "token_type_ids": zeros}
+            return model.outputs(inputs, needs)
+    except Incompatible:
+        raise
+    except Exception as error:  # whatever an architecture raises that wants other inputs
+        if device.type == "meta" and "meta" in str(error):
+            with torch.random.fork_rng():
+                real = _built(model.hf.config, where, "cpu")
+            return _tried(Model(real, model.tokenizer), needs, where)
+        why = " ".join(str(error).split())
+        raise BadInput(
+            f"{where} is a {type(model.hf).__name__}, which cannot be run on text: {why}. {INSTEAD}"
+        ) from error
