@@ -242,21 +242,24 @@ def _jsonl(path: Path, wanted: Sequence[str]) -> Columns:
         except json.JSONDecodeError as error:
             why = f"line {number}, column {error.colno}: {error.msg[:1].lower()}{error.msg[1:]}"
             raise _unreadable(path, f"{why}. Each line is one JSON object") from error
-        except (ValueError, RecursionError) as error:
-            why = str(error) if isinstance(error, ValueError) else "it is nested too deep"
-            raise _unreadable(path, f"line {number}: {why}") from error
+        except RecursionError as error:
+            raise _unreadable(path, f"line {number}: it is nested too deep") from error
+        if isinstance(row, _Repeated):
+            twice = max(row, key=lambda name: row[name])
+            raise _unreadable(path, f"line {number}: the column {twice} is there twice")
         if not isinstance(row, dict):
             raise _unreadable(path, f'line {number} is no JSON object, as {{"column": "text"}} is')
         rows.append(row)
     return from_rows(rows, wanted, str(path))
 
 
+class _Repeated(dict[str, Any]):
+    """An object that has a key twice."""
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
-    if len(row) < len(pairs):
-        twice = next(name for name, count in Counter(n for n, _ in pairs).items() if count > 1)
-        raise ValueError(f"the column {twice} is there twice")
-    return row
+    return row if len(row) == len(pairs) else _Repeated(Counter(name for name, _ in pairs))
 
 
 def _whole(digits: str) -> int | Decimal:

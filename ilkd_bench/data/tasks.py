@@ -346,8 +346,8 @@ def _scores(task: Task, column: Sequence[Any], where: str) -> np.ndarray:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise BadInput(
-            f"{where}: the label of row {row} is {shown(column[row])}; allowed are numbers "
-            f"from {low:g} to {high:g}"
+            f"{where}: the label of row {row} is {shown(column[row])}; allowed are "
+            + ("numbers" if task.score_range is None else f"numbers from {low:g} to {high:g}")
         )
     return scores.astype(np.float32)
 

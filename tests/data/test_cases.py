@@ -149,7 +149,10 @@ TEXT = {
     "no_label.csv": (HEAD + "rain,\n", refused("the label of row 0 is ''")),
     "a_text_for_label.csv": (HEAD + "rain," + "x" * 5000 + "\n", refused("xxx...; allowed are")),
     "score.csv": (HEAD + "rain,1e0\ndry,-.5\n", Case([1, -0.5], names=None)),
-    "score_true.csv": (HEAD + "rain,True\n", refused("row 0 is 'True'", names=None)),
+    "score_true.csv": (
+        HEAD + "rain,True\n",
+        refused("row 0 is 'True'; allowed are numbers", names=None),
+    ),
     "score_comma.csv": (HEAD + 'rain,"1,5"\n', refused("row 0 is '1,5'", names=None)),
     # tsv: no quoting
     "plain.tsv": (
@@ -196,6 +199,7 @@ TEXT = {
     "line_separator.jsonl": (J.replace("rain", "ra\u2028in"), Case(texts=[["ra\u2028in", "dry"]])),
     "nan_beside.jsonl": (J.replace("{", '{"x": NaN, "y": -Infinity, '), Case()),
     "nested_beside.jsonl": (J.replace("{", '{"x": {"a": [1, {}]}, "y": null, '), Case()),
+    "twice_in_a_column_beside.jsonl": (J.replace("{", '{"x": {"a": 1, "a": 2}, '), Case()),
     "digits_beside.jsonl": (J.replace("{", '{"x": ' + "9" * 5000 + ', "y": 1e999, '), Case()),
     "decimal_labels.jsonl": (J.replace("1}", "1.0}").replace("0}", "0e0}"), Case()),
     "true_labels.jsonl": (
