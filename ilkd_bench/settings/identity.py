@@ -81,6 +81,11 @@ def model_fingerprint(path: str, revision: str | None, cache_dir: Path) -> str:
 
 def identity(run: Run) -> dict[str, Any]:
     """Return what defines a run, free of paths."""
+    return run.plain | run.essence | {"data": run.data, "schema": SCHEMA}
+
+
+def essence(run: Run) -> dict[str, Any]:
+    """Return what the groups of a run are, free of paths."""
     groups: dict[str, Any] = {
         "teacher": _model("teacher", run.teacher.model_dump(by_alias=True), run.cache),
         "student": _model("student", run.student.model_dump(by_alias=True), run.cache),
@@ -89,7 +94,7 @@ def identity(run: Run) -> dict[str, Any]:
     }
     if run.assisted:
         groups["assistants"] = _assistants(run)
-    return run.plain | groups | {"data": run.data, "schema": SCHEMA}
+    return groups
 
 
 def _model(group: str, settings: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
