@@ -22,7 +22,7 @@ from transformers import (
 from ilkd_bench.data import grammar
 from ilkd_bench.models.layers import keep
 from ilkd_bench.models.model import Model
-from ilkd_bench.settings.identity import model_source
+from ilkd_bench.settings.identity import model_source, reference
 from ilkd_bench.types import BadInput
 
 
@@ -186,8 +186,8 @@ def checkpoint(path: str, *, labels: Sequence[str] | None) -> tuple[Model, list[
     Raises:
         BadInput: it cannot be read, is not fine-tuned, or has other labels than the task.
     """
-    source, _, revision = path.partition("@")
-    model, info = _load(source, revision or None, {}, ignore_mismatched_sizes=False)
+    source, revision = reference(path)
+    model, info = _load(source, revision, {}, ignore_mismatched_sizes=False)
     if info["missing_keys"]:
         raise BadInput(
             f"{path} is not fine-tuned: it lacks {', '.join(sorted(info['missing_keys']))}. "

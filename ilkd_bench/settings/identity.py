@@ -47,9 +47,17 @@ def model_source(path: str) -> Path | str:
         return Path(spec.origin).parent / inside
     if Path(path).is_dir():
         return Path(path)
-    if path.startswith(("/", ".", "~")) or path.count("/") > 1:
+    if path.startswith(("/", ".")) or path.count("/") > 1:
         raise BadInput(f"no model folder at {path}")
     return path
+
+
+def reference(checkpoint: str) -> tuple[str, str | None]:
+    """Split `ID@REVISION`, which a model at the hub may be given as; a folder has no revision."""
+    path, at, revision = checkpoint.rpartition("@")
+    if not at or Path(checkpoint).is_dir() or checkpoint.startswith(("/", ".", "package:")):
+        return checkpoint, None
+    return path, revision or None
 
 
 DESCRIPTIONS = (
@@ -100,8 +108,7 @@ def essence(run: Run) -> dict[str, Any]:
 def _model(group: str, settings: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
     """Replace where a model lies by what it is."""
     if settings.get("checkpoint") is not None:
-        path, _, revision = settings["checkpoint"].partition("@")
-        fingerprint = model_fingerprint(path, revision or None, cache_dir)
+        fingerprint = model_fingerprint(*reference(settings["checkpoint"]), cache_dir)
         return {"name": settings["name"], "checkpoint": fingerprint}
     kept = _essential(group, settings)
     if "path" in settings:
