@@ -72,7 +72,7 @@ def _stands_alone(group: str, name: str, plugins: str | None) -> bool:
     if path is None:
         return False
     text = path.read_text(encoding="utf-8")
-    settings: Any = OmegaConf.create(text)
+    settings: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     bases = [base for base in settings.get("defaults", ()) if base != "_self_"]
     plain = all(isinstance(base, str) and re.fullmatch(r"\w+(@[\w.]+)?", base) for base in bases)
     return (

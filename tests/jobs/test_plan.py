@@ -64,11 +64,11 @@ def test_a_dictionary_is_merged_as_hydra_does(tmp_path: Path) -> None:
 # ----------------------------------------------------------- composed once, filled with the rest
 
 PARTS = {
-    "elsewhere": "defaults: ['${student}', _self_]\nname: elsewhere\n",
-    "tiny3": "defaults: [vanilla, _self_]\nname: tiny3\ntemperature: 3\n",
-    "tiny6": "defaults: [vanilla, _self_]\nname: tiny6\ntemperature: ${seed}\n",
+    "elsewhere": "defaults: ['${task}', _self_]\nname: elsewhere\n",
+    "demo_nli": "defaults: [vanilla, _self_]\nname: demo_nli\ntemperature: 3\n",
+    "demo_sentiment": "defaults: [vanilla, _self_]\nname: demo_sentiment\ntemperature: ${seed}\n",
 }
-"""A method of plugins that is another one for another student, and one that looks at the seed."""
+"""A method of plugins that is another one for another task, and one that looks at the seed."""
 
 SWEEPS = {
     "choices and values": (
@@ -107,19 +107,19 @@ SWEEPS = {
         "patience=null,3",
     ),
     "a choice that depends on another": (
-        "method=elsewhere,tiny6",
-        "student=tiny3,tiny6",
+        "method=elsewhere,demo_sentiment",
+        "task=demo_nli,demo_sentiment",
         "batch_size=2,3",
         "seed=1,2",
     ),
-    "a choice that looks at a value": ("method=tiny6,pkd", "seed=1,2", "lr=1,2"),
+    "a choice that looks at a value": ("method=demo_sentiment,pkd", "seed=1,2", "lr=1,2"),
 }
 
 
 @pytest.fixture
 def swept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Job]]:
     words = [*SWEEPS[request.param], f"results_dir={tmp_path}/r", "cache_dir=${results_dir}/c"]
-    if "tiny6" in words[0]:
+    if "demo_sentiment" in words[0]:
         folder = tmp_path / "plugins" / "conf" / "method"
         folder.mkdir(parents=True)
         for name, text in PARTS.items():
