@@ -64,11 +64,10 @@ def test_a_dictionary_is_merged_as_hydra_does(tmp_path: Path) -> None:
 # ----------------------------------------------------------- composed once, filled with the rest
 
 PARTS = {
-    "elsewhere": "defaults: ['${task}', _self_]\nname: elsewhere\n",
-    "demo_nli": "defaults: [vanilla, _self_]\nname: demo_nli\ntemperature: 3\n",
-    "demo_sentiment": "defaults: [vanilla, _self_]\nname: demo_sentiment\ntemperature: ${seed}\n",
+    "elsewhere": "defaults: [/method/vanilla@_here_, _self_]\nname: elsewhere\n",
+    "looking": "defaults: [vanilla, _self_]\nname: looking\ntemperature: ${seed}\n",
 }
-"""A method of plugins that is another one for another task, and one that looks at the seed."""
+"""Methods of plugins: one whose defaults may say anything, one that looks at the seed."""
 
 SWEEPS = {
     "choices and values": (
@@ -106,20 +105,20 @@ SWEEPS = {
         "student.teacher_layers=[1,2,3,4,5,6],null",
         "patience=null,3",
     ),
-    "a choice that depends on another": (
-        "method=elsewhere,demo_sentiment",
+    "a choice with defaults of other groups": (
+        "method=elsewhere,looking",
         "task=demo_nli,demo_sentiment",
         "batch_size=2,3",
         "seed=1,2",
     ),
-    "a choice that looks at a value": ("method=demo_sentiment,pkd", "seed=1,2", "lr=1,2"),
+    "a choice that looks at a value": ("method=looking,pkd", "seed=1,2", "lr=1,2"),
 }
 
 
 @pytest.fixture
 def swept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Job]]:
     words = [*SWEEPS[request.param], f"results_dir={tmp_path}/r", "cache_dir=${results_dir}/c"]
-    if "demo_sentiment" in words[0]:
+    if "looking" in words[0]:
         folder = tmp_path / "plugins" / "conf" / "method"
         folder.mkdir(parents=True)
         for name, text in PARTS.items():
