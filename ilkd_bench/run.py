@@ -13,10 +13,15 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
+<<<<<<< HEAD
 from ilkd_bench.jobs import plan, wandb_group
 from ilkd_bench.jobs.check import require_possible
+=======
+from ilkd_bench.jobs import plan, wandb_group, words
+>>>>>>> wip-planning
 from ilkd_bench.jobs.importable import require_importable
 from ilkd_bench.jobs.job import execute
 from ilkd_bench.jobs.sweep import Sweep, announce, report
@@ -39,15 +44,21 @@ def answer() -> int:
     """Print what Hydra tells of itself and of the settings.
 
     Kept back until it is whole: Hydra takes a reader that has enough for an error.
+
+    Raises:
+        BadInput: Hydra cannot tell; the message says why.
     """
-    text, code = io.StringIO(), 0
-    with contextlib.redirect_stdout(text):
+    text, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(errors):
         try:
             hydra_main()
         except SystemExit as ended:
-            code = int(ended.code or 0)
+            if ended.code:
+                raise BadInput(plan.one_line(errors.getvalue())) from ended
+        except HydraException as error:
+            raise BadInput(plan.one_line(error)) from error
     print(text.getvalue(), end="")
-    return code
+    return 0
 
 
 @command.verb
@@ -65,9 +76,9 @@ def main(argv: Sequence[str]) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded
     flags = [word for word in argv if word in ("-m", "--multirun")]
     argv = flags + [word for word in argv if word not in flags]  # wherever -m was typed
+    argv = words.at_home(argv)
     sys.argv[1:] = argv
     if plan.asks_for_information(argv):
-        plan.use_plugins(argv)
         return answer()
     elsewhere = plan.uses_other_launcher(argv)
     if elsewhere and plan.repeats(argv):

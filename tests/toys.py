@@ -68,12 +68,20 @@ def run(*overrides: str, data: dict[str, str] | None = None) -> Run:
 
 def small(folder: Path, *overrides: str) -> list[str]:
     """Command-line words of a shrunken run that writes below ``folder`` only."""
-    return [
-        *SMALL,
-        f"results_dir={folder / 'results'}",
-        f"cache_dir={folder / 'cache'}",
-        *overrides,
-    ]
+    where = f"results_dir={folder / 'results'}", f"cache_dir={folder / 'cache'}"
+    return shrunken(
+        *[word for word in where if key_of(word) not in map(key_of, overrides)], *overrides
+    )
+
+
+def shrunken(*overrides: str) -> list[str]:
+    """``SMALL`` with more words, which replace those of the same key."""
+    typed = set(map(key_of, overrides))
+    return [*(word for word in SMALL if key_of(word) not in typed), *overrides]
+
+
+def key_of(word: str) -> str:
+    return word.partition("=")[0]
 
 
 def write_record(folder: Path, content: dict[str, Any]) -> None:

@@ -22,42 +22,50 @@ BEST = "best"
 KEYS = ("lr", "batch_size")
 
 
-def best(run: Run, keys: Sequence[str]) -> dict[str, Any]:
-    """Return the values of some of `KEYS` that the tables would choose (`scores.chosen`).
+class Records:
+    """The runs that are done, each read once."""
 
-    Args:
-        run: whose values are wanted; its own values of `keys` do not matter.
+    def __init__(self) -> None:
+        self._of: dict[Path, dict[str, list[Done]]] = {}
 
-    Raises:
-        BadInput: no run that could choose is done.
-    """
-    folder = run_folder(Path(run.results_dir), run.identity, "").parent
-    fixed = {key: getattr(run, key) for key in KEYS if key not in keys}
-    records = [read_record(path.parent) for path in sorted(folder.glob("*/record.json"))]
-    by_run = {run_id(record.config): record for record in records if isinstance(record, Done)}
-    candidates = [
-        record
-        for record in by_run.values()
-        if alike(record.config, run.identity)
-        and all(record.config[key] == value for key, value in fixed.items())
-    ]
-    if not candidates:
-        words = " ".join(f"{key}={BEST}" for key in keys)
-        raise BadInput(
-            f"{words}: no run of method={run.method.name} on task={run.task.name} with these "
-            "settings is done, so none can be chosen. "
-            "Run the grid with one seed first, e.g. -m lr=1e-5,2e-5 seed=0"
-        )
-    from ilkd_bench.comparison import scores  # only here: it imports pandas, which takes long
+    def best(self, run: Run, keys: Sequence[str]) -> dict[str, Any]:
+        """Return the values of some of `KEYS` that the tables would choose (`scores.chosen`).
 
-    one_cell = scores.frame(candidates).assign(**dict.fromkeys(scores.CELL, ""))
-    setting = scores.chosen(one_cell).iloc[0]
-    chosen = {"lr": float(setting["lr"]), "batch_size": int(setting["batch_size"])}
-    return {key: chosen[key] for key in keys}
+        Args:
+            run: whose values are wanted; its own values of `keys` do not matter.
 
+        Raises:
+            BadInput: no run that could choose is done.
+        """
+        fixed = {key: getattr(run, key) for key in KEYS if key not in keys}
+        candidates = [
+            record
+            for record in self._alike(run)
+            if all(record.config[key] == value for key, value in fixed.items())
+        ]
+        if not candidates:
+            words = " ".join(f"{key}={BEST}" for key in keys)
+            raise BadInput(
+                f"{words}: no run of method={run.method.name} on task={run.task.name} with these "
+                "settings is done, so none can be chosen. "
+                "Run the grid with one seed first, e.g. -m lr=1e-5,2e-5 seed=0"
+            )
+        from ilkd_bench.comparison import scores  # only here: it imports pandas, which takes long
 
-def alike(config: dict[str, Any], identity: dict[str, Any]) -> bool:
-    """Tell whether two runs share a cell, of any precision where one's is not known yet."""
-    if identity["precision"] == "auto":
-        config = config | {"precision": "auto"}
-    return cell(config) == cell(identity)
+        one_cell = scores.frame(candidates).assign(**dict.fromkeys(scores.CELL, ""))
+        setting = scores.chosen(one_cell).iloc[0]
+        chosen = {"lr": float(setting["lr"]), "batch_size": int(setting["batch_size"])}
+        return {key: chosen[key] for key in keys}
+
+    def _alike(self, run: Run) -> list[Done]:
+        """Return the runs that share a cell with a run."""
+        folder = run_folder(Path(run.results_dir), run.identity, "").parent
+        if folder not in self._of:
+            records = [read_record(path.parent) for path in sorted(folder.glob("*/record.json"))]
+            done = {run_id(r.config): r for r in records if isinstance(r, Done)}
+            self._of[folder] = {}
+            for record in done.values():
+                unsettled = record.config | {"precision": "auto"}  # as a run's may still be
+                for its_cell in {cell(record.config), cell(unsettled)}:
+                    self._of[folder].setdefault(its_cell, []).append(record)
+        return self._of[folder].get(cell(run.identity), [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sys
 import traceback
@@ -83,6 +84,8 @@ def _begun(run: Run, root: Path) -> Path | None:
     home = run_folder(root, run.identity, run.id)
     if (home / "record.json").is_file():
         return home
+    if not _has_others(home):
+        return None
     usual = precision_used("auto", run.trainer.accelerator)
     begun: list[Path] = []
     for old in former(run):
@@ -94,6 +97,16 @@ def _begun(run: Run, root: Path) -> Path | None:
             if run.precision in (record.config["precision"], usual):  # of `auto`, this machine's
                 begun.append(folder)
     return begun[0] if begun else None
+
+
+def _has_others(home: Path) -> bool:
+    """Tell whether a folder of another identity with the same seed lies beside a run's."""
+    same_seed = home.name.partition("-")[0] + "-"
+    try:
+        names = os.listdir(home.parent)
+    except FileNotFoundError:
+        return False
+    return any(name.startswith(same_seed) and name != home.name for name in names)
 
 
 def execute(job: Job, heading: str = "", *, wait: bool = True) -> Record | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -20,17 +20,21 @@ from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ilkd_bench.data import tasks
-from ilkd_bench.jobs import best_setting
+from ilkd_bench.jobs import fill
+from ilkd_bench.jobs import words as typed_words
+from ilkd_bench.jobs.best_setting import BEST, KEYS, Records
 from ilkd_bench.jobs.job import Job
-from ilkd_bench.plumbing.command import nearest, run_line
+from ilkd_bench.jobs.words import is_choice, is_hydra, values
+from ilkd_bench.jobs.words import line as _line
+from ilkd_bench.plumbing.command import home, run_line, setting
 from ilkd_bench.plumbing.hardware import precision_used
+from ilkd_bench.plumbing.terminal import track
 from ilkd_bench.settings import plugins
 from ilkd_bench.settings.groups import ROOT
-from ilkd_bench.settings.run import PLUMBING, SCIENCE, Run, require_effect
+from ilkd_bench.settings.run import Run, require_effect
 from ilkd_bench.types import BadInput
 
 OmegaConf.register_new_resolver("root", lambda: str(ROOT), replace=True)
@@ -67,26 +71,60 @@ def job(
     Raises:
         BadInput: a value is not allowed, or has no effect, or there is no data for it.
     """
-    words = _with_plugins(config["plugins"], words)
-    undecided = [key for key in best_setting.KEYS if config[key] == best_setting.BEST]
-    run = Run.of(config | dict.fromkeys(undecided, 1))
-    require_effect(run, typed or set())
-    data_dir = None if run.data_dir is None else Path(run.data_dir)
-    run = run.but(data=tasks.fingerprints(run.task, data_dir, run.cache))
-    if here:
+    folder = config["plugins"]
+    if folder is not None and plugins.in_use() != Path(home(str(folder))).absolute():
+        plugins.use(folder)  # in a process that a launcher started
+    run = fill.with_data(fill.checked(config))
+    return _settled(run, typed or set(), words, Records(), here=here)
+
+
+def _settled(run: Run, typed: set[str], words: Sequence[str], done: Records, *, here: bool) -> Job:
+    """Return the job of a run, with precision, learning rate and batch size settled."""
+    require_effect(run, typed)
+    if here and run.precision == "auto":
         run = run.but(precision=precision_used(run.precision, run.trainer.accelerator))
+    undecided = [key for key in KEYS if getattr(run, key) == BEST]
     if undecided:
-        best = best_setting.best(run, undecided)
+        best = done.best(run, undecided)
         run = run.but(**best)
-        decided = {f"{key}={best_setting.BEST}": f"{key}={best[key]}" for key in undecided}
+        decided = {f"{key}={BEST}": f"{key}={best[key]}" for key in undecided}
         words = [decided.get(word, word) for word in words]
+    if run.plugins is not None and not any(word.startswith("plugins=") for word in words):
+        words = [*words, f"plugins={setting(run.plugins)}"]
     return Job(run, tuple(words))
 
 
+def flags(argv: Sequence[str]) -> Any:
+    """Return what Hydra's own flags are.
+
+    Raises:
+        BadInput: one is unknown, or has no effect here.
+    """
+    parser = get_args_parser()
+
+    def refuse(message: str) -> NoReturn:
+        raise BadInput(f"{message}; allowed are -m, key=value, and what --help and --info tell of")
+
+    setattr(parser, "error", refuse)  # noqa: B010 - Hydra's parser is no class of ours
+    args = parser.parse_args(list(argv))
+    typed_words.flags(args)
+    return args
+
+
 def asks_for_information(argv: Sequence[str]) -> bool:
-    """Tell whether the command line only asks Hydra something (help, version, configuration)."""
-    args = get_args_parser().parse_args(argv)
-    return bool(args.help or args.hydra_help or args.cfg or args.info or args.shell_completion)
+    """Tell whether the command line only asks Hydra something (help, configuration).
+
+    Raises:
+        BadInput: what it asks about does not exist.
+    """
+    args = flags(argv)
+    if not any(getattr(args, name) for name in typed_words.ABOUT):
+        return False
+    use_plugins(argv)
+    if not args.shell_completion:  # its words are half typed
+        with _hydra():
+            _parsed(args.overrides)
+    return True
 
 
 def uses_other_launcher(argv: Sequence[str]) -> bool:
@@ -102,8 +140,6 @@ def repeats(argv: Sequence[str]) -> bool:
 def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
     """Return the runs of a command line, each once, in its order.
 
-    Configurations are composed once per choice of groups; plain values are then applied.
-
     Args:
         repeat: where the grid has one seed only (`protocol=select_then_repeat`), return the runs
             with the other seeds at the best setting of the first.
@@ -111,19 +147,33 @@ def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
     Raises:
         BadInput: a key, choice or value is wrong, or several values are given without `-m`.
     """
-    args = get_args_parser().parse_args(argv)
+    argv = typed_words.at_home(argv)
+    args = flags(argv)
     use_plugins(argv)
+    with _hydra():
+        return _plan(
+            args.overrides,
+            multirun=bool(args.multirun),
+            repeat=repeat,
+            here=not uses_other_launcher(argv),
+        )
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    """Have Hydra compose our settings; what it refuses is one sentence."""
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         try:
-            return _plan(
-                args.overrides,
-                multirun=bool(args.multirun),
-                repeat=repeat,
-                here=not uses_other_launcher(argv),
-            )
+            yield
         except (HydraException, OmegaConfBaseException) as error:
-            reason = str(error).partition("\nConfig search path")[0].partition("\nSee https")[0]
-            raise BadInput(reason) from error
+            raise BadInput(one_line(error)) from error
+
+
+def one_line(said: object) -> str:
+    """Return what Hydra says of a word, without its hints on configuration files."""
+    hints = r"\nConfig search path|\nSee https|\n *full_key|\nSet the environment variable"
+    reason = re.split(hints, str(said))[0]
+    return " ".join(reason.split())
 
 
 def use_plugins(argv: Sequence[str]) -> None:
@@ -132,57 +182,73 @@ def use_plugins(argv: Sequence[str]) -> None:
     Raises:
         BadInput: their folder is not as it should be.
     """
-    typed = [w for w in get_args_parser().parse_args(argv).overrides if w.startswith("plugins=")]
-    try:
-        overrides = OverridesParser.create().parse_overrides(typed)
-    except HydraException as error:
-        raise BadInput(str(error).partition("\nSee https")[0]) from error
+    typed = [word for word in typed_words.at_home(argv) if word.startswith("plugins=")]
+    overrides = [_parse(OverridesParser.create(), word) for word in typed]
     if any(override.is_sweep_override() for override in overrides):
         raise BadInput(f"{typed[0]}: allowed is one folder for all runs of a command")
     folder = overrides[-1].value() if overrides else plugins.in_use()
+    if folder == "":
+        raise BadInput(f"{typed[-1]}: allowed is a folder, or null")
     plugins.use(None if folder is None else str(folder))
 
 
-def _with_plugins(folder: str | None, words: Sequence[str]) -> Sequence[str]:
-    """Return the words of a run with the plugins that it was planned with, and use these."""
-    if folder is None:
-        return words
-    if plugins.in_use() != Path(folder).absolute():  # in a process that a launcher started
-        plugins.use(folder)
-    if any(word.startswith("plugins=") for word in words):
-        return words
-    if re.fullmatch(r"[\w./+-]+", folder) is None:
-        folder = "'" + folder.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return [*words, f"plugins={folder}"]
+def _parse(parser: OverridesParser, word: str) -> Override:
+    try:
+        (override,) = parser.parse_overrides([word])
+    except HydraException as error:
+        raise typed_words.unreadable(word, one_line(error)) from error
+    return override
+
+
+def _parsed(words: Sequence[str]) -> list[Override]:
+    """Return the words of a command line, each known to be right by itself.
+
+    Raises:
+        BadInput: one is not.
+    """
+    loader = GlobalHydra.instance().config_loader()
+    parser = OverridesParser.create(config_loader=loader)
+    overrides = [_parse(parser, word) for word in words]
+    typed_words.check(overrides, lambda: loader.get_group_options("hydra/launcher"))
+    return overrides
 
 
 def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool, here: bool) -> list[Job]:
-    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-    overrides = parser.parse_overrides(list(typed))
-    _check_keys(overrides)
-    presets = [_line(o) for o in overrides if o.key_or_group == "sweeps"]
-    hydra = compose("config", overrides=presets, return_hydra_config=True).hydra
+    overrides = _parsed(typed)
+    about_hydra = [_line(o) for o in overrides if o.key_or_group == "sweeps" or is_hydra(o)]
+    hydra = compose("config", overrides=about_hydra, return_hydra_config=True).hydra
     keys = {o.key_or_group for o in overrides}  # what is typed replaces what the preset sweeps
     params = {k: v for k, v in (hydra.sweeper.params or {}).items() if k not in keys}
     swept = [o for o in overrides if o.is_sweep_override()]
     if swept and not (multirun or hydra.sweeper.params):
+        first = _line(swept[0])
         raise BadInput(
-            f"{_line(swept[0])} gives several values: add -m to run them all "
-            f"({run_line(['-m', *typed])})"
+            f"{first} gives several values: add -m to run them all "
+            f"({run_line(['-m', *typed])}){typed_words.as_one_folder(swept[0])}"
         )
-    lines = [f"{key}={value}" for key, value in params.items()] + list(typed)
+    overrides = _parsed([f"{key}={value}" for key, value in params.items()]) + overrides
     if repeats(typed):
-        lines = _stage(parser.parse_overrides(lines), repeat=repeat)
-    batches = BasicSweeper.split_arguments(parser.parse_overrides(lines), None)
-    composed: dict[tuple[str, ...], DictConfig] = {}
+        overrides = _parsed(_stage(overrides, repeat=repeat))
+    as_typed = {o.key_or_group: _line(o) for o in overrides if not o.is_sweep_override()}
+    (batch,) = BasicSweeper.split_arguments(overrides, None)
+    overrides = [o for o in overrides if o.key_or_group != "sweeps" and not is_hydra(o)]
+    ready = fill.Fill(overrides, lambda words: compose("config", overrides=list(words)))
     parsed: dict[str, Override] = {}
-    as_typed = {o.key_or_group: _line(o) for o in overrides if o not in swept}
+    done = Records()
     jobs: dict[str, Job] = {}
-    for job_lines in [job_lines for batch in batches for job_lines in batch]:
+    for job_lines in track(batch, "planning") if len(batch) > 1 else batch:
         for line in job_lines:
             if line not in parsed:
-                parsed[line] = parser.parse_override(line)
-        planned = _job([parsed[line] for line in job_lines], composed, as_typed, here)
+                parsed[line] = OverridesParser.create().parse_override(line)
+        own = [parsed[line] for line in job_lines]
+        words = [
+            as_typed.get(o.key_or_group, _line(o))
+            for o in own
+            if o.key_or_group not in ("sweeps", "protocol")
+        ]
+        settings = [o for o in own if o.key_or_group != "sweeps" and not is_hydra(o)]
+        plain = {o.key_or_group for o in settings if not is_choice(o)}
+        planned = _settled(ready.run(settings), plain, words, done, here=here)
         jobs.setdefault(planned.id, planned)
     return list(jobs.values())
 
@@ -193,8 +259,8 @@ def _stage(overrides: Sequence[Override], *, repeat: bool) -> list[str]:
     Raises:
         BadInput: there is no grid, or there are no seeds to repeat it with.
     """
-    swept = {o.key_or_group: _values(o) for o in overrides if o.is_sweep_override()}
-    if "seed" not in swept or not swept.keys() & set(best_setting.KEYS):
+    swept = {o.key_or_group: values(o) for o in overrides if o.is_sweep_override()}
+    if "seed" not in swept or not swept.keys() & set(KEYS):
         raise BadInput(
             "protocol=select_then_repeat needs several seeds and several lr or batch_size, e.g. "
             "-m protocol=select_then_repeat seed=0,1,2,3,4 lr=1e-5,2e-5,5e-5"
@@ -205,100 +271,11 @@ def _stage(overrides: Sequence[Override], *, repeat: bool) -> list[str]:
         key = override.key_or_group
         if key == "seed":
             lines.append(f"seed={','.join(map(str, others)) if repeat else first}")
-        elif repeat and key in best_setting.KEYS and key in swept:
-            lines.append(f"{key}={best_setting.BEST}")
+        elif repeat and key in KEYS and key in swept:
+            lines.append(f"{key}={BEST}")
         else:
             lines.append(_line(override))
     return lines
-
-
-def _job(
-    overrides: Sequence[Override],
-    composed: dict[tuple[str, ...], DictConfig],
-    as_typed: dict[str, str],
-    here: bool,
-) -> Job:
-    plain = [o for o in overrides if _is_plain(o)]
-    structure = tuple(_line(o) for o in overrides if not _is_plain(o))
-    if structure not in composed:
-        composed[structure] = compose("config", overrides=list(structure))
-    config = composed[structure].copy()
-    for override in plain:
-        _apply(config, override)
-    resolved: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
-    words = [
-        as_typed.get(o.key_or_group, _line(o))
-        for o in overrides
-        if o.key_or_group not in ("sweeps", "protocol")
-    ]
-    return job(resolved, {o.key_or_group for o in plain}, words, here=here)
-
-
-def _line(override: Override) -> str:
-    return override.input_line or ""
-
-
-def _options(group: str) -> list[str]:
-    return _options_with(group, plugins.in_use())
-
-
-@cache
-def _options_with(group: str, folder: Path | None) -> list[str]:
-    return list(GlobalHydra.instance().config_loader().get_group_options(group))
-
-
-def _is_plain(override: Override) -> bool:
-    """Tell a plain value from what changes the composition (groups and presets)."""
-    key = override.key_or_group
-    return not (key == "sweeps" or key.startswith("hydra") or _options(key))
-
-
-def _check_keys(overrides: Sequence[Override]) -> None:
-    """Refuse unknown choices and top-level keys before Hydra does, naming the nearest ones."""
-    keys = sorted(SCIENCE | PLUMBING)
-    for override in overrides:
-        key = override.key_or_group
-        top = key.split(".")[0]
-        if key == "sweeps" or top == "hydra" or key.startswith("hydra/"):
-            continue
-        if override.is_add() or override.is_delete():
-            raise BadInput(
-                f"{_line(override)}: settings are neither added nor removed; type {key}=VALUE"
-            )
-        if top not in keys:
-            raise BadInput(f"{key} is no setting: {nearest(top, keys)}")
-        options = _options(key)
-        for value in _values(override) if options else []:
-            if str(value) not in options:
-                raise BadInput(f"{key}={value} is unknown: {nearest(str(value), options)}")
-
-
-def _values(override: Override) -> list[Any]:
-    if override.is_sweep_override():
-        return list(override.sweep_string_iterator())
-    return [override.value()]
-
-
-def _apply(config: DictConfig, override: Override) -> None:
-    """Set a plain value as Hydra does: a dictionary is merged into the one that is there."""
-    key = override.key_or_group
-    *parents, last = key.split(".")
-    node = config
-    for part in parents:
-        if part not in node or not isinstance(node[part], DictConfig):
-            break
-        node = node[part]
-    else:
-        if last in node:
-            OmegaConf.update(config, key, override.value(), merge=True)
-            return
-        part = last
-    group = config[parents[0]] if parents and parents[0] in config else None
-    whose = f" for {parents[0]}={group.name}" if isinstance(group, DictConfig) else ""
-    raise BadInput(
-        f"{key} is no setting{whose}, so it would have no effect: "
-        f"{nearest(part, sorted(map(str, node)))}"
-    )
 
 
 def require_writable(jobs: Sequence[Job]) -> None:

@@ -15,6 +15,7 @@ from ilkd_bench.jobs.job import Job, execute, summary
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.command import line
 from ilkd_bench.plumbing.logs import terminal_lines
+from ilkd_bench.plumbing.terminal import track
 from ilkd_bench.records import retention
 from ilkd_bench.records.cells import cell
 from ilkd_bench.records.read import read_record
@@ -87,7 +88,8 @@ def duration(seconds: float) -> str:
 
 def announce(jobs: Sequence[Job]) -> None:
     """Tell how many runs are left and how much room they need."""
-    to_do = [job for job in jobs if not job.is_done(read_record(job.folder))]
+    looked_for = track(jobs, "looking for what is done") if len(jobs) > 1 else jobs
+    to_do = [job for job in looked_for if not job.is_done(read_record(job.folder))]
     if len(jobs) == 1 or not to_do:
         return
     cells = len({cell(job.run.identity) for job in to_do})

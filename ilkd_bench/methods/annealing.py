@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ilkd_bench.functional.losses import cross_entropy, full, mse
 from ilkd_bench.functional.schedules import falling_temperature, smoothing_factor
-from ilkd_bench.methods.base import Method, follow_then_labels, positive, share_below_one
+from ilkd_bench.methods.base import Method, follow_then_labels, share_below_one, temperature_of
 from ilkd_bench.types import Clock, Outputs, Phase, Rows, Spec
 
 
@@ -32,7 +32,7 @@ class AnnealingKD(Method):
         self, student: Spec, teacher: Spec, *, max_temperature: float, label_share: float
     ) -> None:
         super().__init__()
-        self.max_temperature = positive("max_temperature", max_temperature, least=1)
+        self.max_temperature = temperature_of("max_temperature", max_temperature, least=1)
         self.label_share = share_below_one("label_share", label_share)
 
     def phases(self, epochs: int) -> list[Phase]:

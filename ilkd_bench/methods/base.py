@@ -83,29 +83,56 @@ class Method(nn.Module):
 
 
 def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    """Return `value` if it is allowed.
+    """Return `value` if it is allowed; 1 and true are not the same.
 
     Raises:
         BadInput: it is not; the message lists what is.
     """
-    if value not in allowed:
+    if not any(type(value) is type(choice) and value == choice for choice in allowed):
         choices = ", ".join(str(choice) for choice in allowed)
         raise BadInput(f"method.{name}={value} is not one of: {choices}")
     return value
 
 
-def positive(name: str, value: Any, *, least: float = 0, whole: bool = False) -> Any:
-    """Return `value` if it is a number above 0 and not below `least`.
+def positive(
+    name: str, value: Any, *, least: float = 0, most: float = 1e6, whole: bool = False
+) -> Any:
+    """Return `value` if it is a number above 0, not below `least` and not above `most`.
 
     Raises:
         BadInput: it is not.
     """
     kinds = (int,) if whole else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or value <= 0 or value < least:
-        kind = "a whole number" if whole else "a number"
-        bound = f"of at least {least:g}" if least > 0 else "above 0"
-        raise BadInput(f"method.{name}={value}: allowed is {kind} {bound}")
-    return value
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if is_number and value > 0 and least <= value <= most:  # which NaN is not
+        return value
+    kind = "a whole number" if whole else "a number"
+    bound = f"of at least {least:g}" if least > 0 else "above 0"
+    upper = f" and at most {most:g}" if is_number and value > most else ""
+    raise BadInput(f"method.{name}={value}: allowed is {kind} {bound}{upper}")
+
+
+def temperature_of(name: str, value: Any, *, least: float = 0.01) -> float:
+    """Return a temperature.
+
+    Far below 0.01 logits overflow; at 1000 the difference of two softened predictions, which is
+    then multiplied by T^2, is as small as the rounding of a float32.
+
+    Raises:
+        BadInput: it is beyond that, or no number.
+    """
+    temperature: float = positive(name, value, least=least, most=1000)
+    return temperature
+
+
+def width_of(name: str, value: Any) -> int:
+    """Return the width of a projection.
+
+    Raises:
+        BadInput: it is no whole number, or wider than any model.
+    """
+    width: int = positive(name, value, most=2**16, whole=True)
+    return width
 
 
 def follow_then_labels(name: str, epochs: int, label_share: float) -> tuple[int, int]:
@@ -170,5 +197,5 @@ def common_space(
         if student.width == teacher.width:
             return nn.Identity(), nn.Identity()
         projection_width = 128
-    width = positive("projection_width", projection_width, whole=True)
+    width = width_of("projection_width", projection_width)
     return nn.Linear(student.width, width), nn.Linear(teacher.width, width)

@@ -29,7 +29,7 @@ from torch.nn.functional import softplus
 
 from ilkd_bench.functional import layermaps
 from ilkd_bench.functional.losses import unit
-from ilkd_bench.methods.base import one_of, positive, share_below_one
+from ilkd_bench.methods.base import one_of, positive, share_below_one, width_of
 from ilkd_bench.methods.vanilla import Vanilla
 from ilkd_bench.types import BadInput, Clock, Outputs, Rows, Spec
 
@@ -90,13 +90,13 @@ class CoDIR(Vanilla):
         self.needs = frozenset({"logits", feature})
         self.student_layers = list(range(1, student.layers + 1))
         self.teacher_layers = layermaps.starts(teacher.layers, student.layers)
-        self.width = positive("projection_width", projection_width, whole=True)
+        self.width = width_of("projection_width", projection_width)
         self.contrast_temperature = positive(
             "contrast_temperature",
             contrast_temperature,
             least=0.02,  # exp(1 / tau) N is a float32
         )
-        self.negatives = positive("negatives", negatives, whole=True)
+        self.negatives = positive("negatives", negatives, most=1e5, whole=True)
         self.momentum = share_below_one("momentum", momentum)
         self.regression = student.classes == 1
         self.student_projection = nn.Linear(student.layers * student.width, self.width)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ilkd_bench.functional.losses import cross_entropy, full
 from ilkd_bench.functional.schedules import falling_temperature, smoothing_factor
-from ilkd_bench.methods.base import Method, positive, share_below_one
+from ilkd_bench.methods.base import Method, positive, share_below_one, temperature_of
 from ilkd_bench.types import Clock, Outputs, Rows, Spec
 
 
@@ -43,7 +43,7 @@ class ContinuationKD(Method):
         follow_share: float,
     ) -> None:
         super().__init__()
-        self.max_temperature = positive("max_temperature", max_temperature, least=1)
+        self.max_temperature = temperature_of("max_temperature", max_temperature, least=1)
         self.margin = positive("margin", margin)
         self.last_psi = share_below_one("last_psi", last_psi)
         self.follow_share = share_below_one("follow_share", follow_share)

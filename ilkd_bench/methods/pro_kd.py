@@ -27,8 +27,8 @@ from ilkd_bench.methods.base import (
     Method,
     follow_then_labels,
     one_of,
-    positive,
     share_below_one,
+    temperature_of,
 )
 from ilkd_bench.types import Clock, Outputs, Phase, Rows, Spec
 
@@ -46,7 +46,7 @@ class ProKD(Method):
         label_share: float,
     ) -> None:
         super().__init__()
-        self.max_temperature = positive("max_temperature", max_temperature, least=1)
+        self.max_temperature = temperature_of("max_temperature", max_temperature, least=1)
         self.smoothing = one_of("smoothing", smoothing, ("factor", "divide"))
         self.label_share = share_below_one("label_share", label_share)
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from ilkd_bench.functional.layermaps import ORDERS, random_layers
 from ilkd_bench.functional.losses import unit
-from ilkd_bench.methods.base import one_of, positive
+from ilkd_bench.methods.base import one_of, width_of
 from ilkd_bench.methods.vanilla import Vanilla
 from ilkd_bench.types import Clock, Outputs, Rows, Spec
 
@@ -89,7 +89,7 @@ class RailL(Rail):
         projection: str,
     ) -> None:
         super().__init__(student, teacher, temperature=temperature, resample=resample, order=order)
-        width = positive("projection_width", projection_width, whole=True)
+        width = width_of("projection_width", projection_width)
         if one_of("projection", projection, ("shared", "per_layer")) == "shared":
             self.student_projection = nn.Linear(student.width, width)
             self.teacher_projection = nn.Linear(teacher.width, width)
@@ -116,7 +116,7 @@ class RailC(Rail):
         projection_width: int,
     ) -> None:
         super().__init__(student, teacher, temperature=temperature, resample=resample, order=order)
-        width = positive("projection_width", projection_width, whole=True)
+        width = width_of("projection_width", projection_width)
         pairs = student.layers - 1
         self.student_projection = nn.Linear(pairs * student.width, width)
         self.teacher_projection = nn.Linear(pairs * teacher.width, width)

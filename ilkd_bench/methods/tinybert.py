@@ -30,6 +30,7 @@ from ilkd_bench.methods.base import (
     one_of,
     positive,
     share_below_one,
+    temperature_of,
 )
 from ilkd_bench.types import Clock, Incompatible, Outputs, Phase, Rows, Spec
 
@@ -58,7 +59,7 @@ class TinyBERT(Method):
         regression: str,
     ) -> None:
         super().__init__()
-        self.temperature = positive("temperature", temperature)
+        self.temperature = temperature_of("temperature", temperature)
         self.predict_share = share_below_one("predict_share", predict_share)
         self.predict_lr_factor = positive("predict_lr_factor", predict_lr_factor)
         learns_from = one_of("regression", regression, ("teacher", "labels"))

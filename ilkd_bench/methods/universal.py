@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 
 from ilkd_bench.functional.layermaps import attend
 from ilkd_bench.functional.losses import cross_entropy, soft_kl
-from ilkd_bench.methods.base import intermediate_layers, one_of, positive
+from ilkd_bench.methods.base import intermediate_layers, one_of, width_of
 from ilkd_bench.methods.rail import PerLayer
 from ilkd_bench.methods.vanilla import Vanilla
 from ilkd_bench.types import Clock, Outputs, Rows, Spec
@@ -49,7 +49,7 @@ class Universal(Vanilla):
         self.needs = frozenset({"logits", feature})
         self.student_layers = intermediate_layers(student, "student")
         self.teacher_layers = intermediate_layers(teacher, "teacher")
-        width = positive("projection_width", projection_width, whole=True)
+        width = width_of("projection_width", projection_width)
         self.query = nn.Linear(student.width, width)
         self.key = nn.Linear(teacher.width, width, bias=False)  # one would move all keys alike
         self.student_classifiers = PerLayer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ilkd_bench.functional.losses import cross_entropy, soft_kl
-from ilkd_bench.methods.base import Method, positive
+from ilkd_bench.methods.base import Method, positive, temperature_of
 from ilkd_bench.types import BadInput, Clock, Outputs, Phase, Rows, Spec
 
 
@@ -18,7 +18,7 @@ class Vanilla(Method):
 
     def __init__(self, student: Spec, teacher: Spec, *, temperature: float) -> None:
         super().__init__()
-        self.temperature = positive("temperature", temperature)
+        self.temperature = temperature_of("temperature", temperature)
 
     def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         return {

@@ -30,6 +30,7 @@ from ilkd_bench.models.layers import keep
 from ilkd_bench.models.model import Model
 from ilkd_bench.models.support import architecture
 from ilkd_bench.settings.checks import is_number
+from ilkd_bench.settings.identity import reference
 from ilkd_bench.types import BadInput, Incompatible
 
 SHORTEST = 4
@@ -233,8 +234,7 @@ def checkpoint(path: str, *, labels: Sequence[str] | None) -> tuple[Model, list[
     Raises:
         BadInput: it cannot be read, is not fine-tuned, or has other labels than the task.
     """
-    source, _, revision = path.partition("@")
-    return classifier(find(source, revision or None), labels=labels)
+    return classifier(find(*reference(path)), labels=labels)
 
 
 def classifier(folder: Folder, *, labels: Sequence[str] | None) -> tuple[Model, list[int] | None]:

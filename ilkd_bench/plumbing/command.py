@@ -12,6 +12,7 @@ import functools
 import io
 import math
 import os
+import re
 import shlex
 import signal
 import sys
@@ -62,7 +63,7 @@ def parser(verb: str, description: str, *, on_results: bool = True) -> argparse.
     if on_results:
         result.add_argument(
             "--results-dir",
-            type=Path,
+            type=folder,
             default=Path("results"),
             metavar="DIR",
             help="where runs/ lies (results)",
@@ -90,6 +91,32 @@ def amount(text: str) -> float:
     if not number >= 0:
         raise argparse.ArgumentTypeError(f"{text}: allowed is a number from 0")
     return number
+
+
+def home(path: str) -> str:
+    """Return a path in which `~` at the beginning is the home folder, and `~NAME` that of a user.
+
+    Raises:
+        BadInput: there is no such user.
+    """
+    try:
+        return str(Path(path).expanduser()) if path.startswith("~") else path
+    except RuntimeError as error:
+        name = path.partition("/")[0]
+        raise BadInput(
+            f"{path}: there is no home folder {name}; a folder of that name is typed ./{path}"
+        ) from error
+
+
+def folder(typed: str) -> Path:
+    """Return the value of an option that names a folder or file.
+
+    Raises:
+        BadInput: it is empty, or in the home folder of nobody.
+    """
+    if not typed:
+        raise BadInput("a folder or file has no name: a path is left out, or not empty")
+    return Path(home(typed))
 
 
 def nearest(wrong: str, allowed: Iterable[str]) -> str:
@@ -171,9 +198,38 @@ def _module(verb: str) -> str:
     return f"python -m ilkd_bench.{verb}"
 
 
+def quoted(word: str) -> str:
+    """Return a word as it is typed in a shell."""
+    if "'" in word and not re.search(r"""["$`!]|\\(?!')""", word) and word.isprintable():
+        return f'"{word}"'  # shlex would end and begin the quotes around each '
+    return shlex.quote(word)
+
+
+def setting(value: str, *, always: bool = False) -> str:
+    """Return a text as Hydra reads it in `key=value`: in quotes where it needs them.
+
+    Args:
+        always: also where it needs none.
+    """
+    plain = re.fullmatch(r"[A-Za-z_./-][\w./@+-]*", value, re.ASCII) is not None
+    if plain and not always and not _reads_as_a_value(value):
+        return value
+    text = re.sub(r"(\\*)'", r"\1\1\\'", value)  # a \ counts only before a quote
+    text = re.sub(r"\\+$", lambda end: end[0] * 2, text)
+    return "'" + text.replace("${", "\\${") + "'"
+
+
+def _reads_as_a_value(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text.lower() in ("null", "true", "false")
+    return True
+
+
 def line(verb: str, *words: object) -> str:
     """Return a command as a user types it, quoted for a shell."""
-    return shlex.join([*_module(verb).split(), *map(str, words)])
+    return " ".join([_module(verb), *(quoted(str(word)) for word in words)])
 
 
 def run_line(words: Iterable[object], *more: str) -> str:

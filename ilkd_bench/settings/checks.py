@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import PlainValidator, ValidationError
+from pydantic import AfterValidator, PlainValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
+from ilkd_bench.plumbing.command import home
 from ilkd_bench.types import BadInput
 
 PRECISIONS = ("auto", "32-true", "16-mixed", "bf16-mixed")
@@ -38,6 +39,19 @@ def is_number(value: Any) -> bool:
     return number and (isinstance(value, int) or math.isfinite(value)) and abs(value) < 1e300
 
 
+def at_most(most: int) -> AfterValidator:
+    """Return the check of an upper bound on a whole number, if it is one."""
+
+    def check(value: int | None) -> int | None:
+        if value is not None and value > most:
+            raise PydanticCustomError(
+                "allowed", "allowed is {what}", {"what": f"a whole number of at most {most}"}
+            )
+        return value
+
+    return AfterValidator(check)
+
+
 def whole(least: int, *, none: bool = False) -> PlainValidator:
     """Return the check of a whole number."""
     return allowed(
@@ -51,10 +65,24 @@ def one_of(*words: str) -> PlainValidator:
     return allowed(lambda v: isinstance(v, str) and v in words, f"one of {', '.join(words)}")
 
 
-Seed = Annotated[int, whole(0)]
-Count = Annotated[int, whole(1)]
-Limit = Annotated[int | None, whole(1, none=True)]
-Length = Annotated[int, whole(4)]
+def _short(name: str) -> str:
+    if len(name.encode()) > LONGEST_NAME:
+        what = f"a word of at most {LONGEST_NAME} letters"
+        raise PydanticCustomError("allowed", "allowed is {what}", {"what": what})
+    return name
+
+
+MANY = 2**31 - 1
+"""More rows, epochs or tokens than any computer sees, and a number that every library takes."""
+
+LONGEST_NAME = 100
+"""Bytes; the name of a folder has two of them and some more, and may have 255."""
+
+Seed = Annotated[int, whole(0), at_most(2**32 - 1)]
+Number = Annotated[int, whole(0), at_most(MANY)]
+Count = Annotated[int, whole(1), at_most(MANY)]
+Limit = Annotated[int | None, whole(1, none=True), at_most(MANY)]
+Length = Annotated[int, whole(4), at_most(MANY)]
 Positive = Annotated[float, allowed(lambda v: is_number(v) and v > 0, "a number above 0")]
 FromZero = Annotated[float, allowed(lambda v: is_number(v) and v >= 0, "a number from 0")]
 Ratio = Annotated[
@@ -65,17 +93,29 @@ Clip = Annotated[
     allowed(lambda v: v is None or (is_number(v) and v > 0), "a number above 0, or null for none"),
 ]
 Flag = Annotated[bool, allowed(lambda v: isinstance(v, bool), "true or false")]
-Folder = Annotated[str, allowed(lambda v: isinstance(v, str) and v != "", "a folder")]
-FolderOrNone = Annotated[
-    str | None,
-    allowed(lambda v: v is None or (isinstance(v, str) and v != ""), "a folder, or null"),
-]
-Checkpoint = Annotated[
-    str | None,
-    allowed(
-        lambda v: v is None or (isinstance(v, str) and v != ""), "a folder or a hub id, or null"
-    ),
-]
+
+
+def place(what: str, *, none: bool) -> Any:
+    """Return the type of a text that names a folder; `~` is the home folder."""
+    kind = f"a folder{what}" + (", or null" if none else "")
+
+    def check(value: Any) -> Any:
+        if none and value is None:
+            return None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            kind_of = f"{kind}; a name that reads as a number is typed in quotes"
+            raise PydanticCustomError("allowed", "allowed is {what}", {"what": kind_of})
+        if not isinstance(value, str) or not value.strip() or "\0" in value:
+            raise PydanticCustomError("allowed", "allowed is {what}", {"what": kind})
+        return home(value)
+
+    return PlainValidator(check)
+
+
+Folder = Annotated[str, place("", none=False)]
+FolderOrNone = Annotated[str | None, place("", none=True)]
+Model = Annotated[str, place(" or a hub id", none=False)]
+Checkpoint = Annotated[str | None, place(" or a hub id", none=True)]
 Text = Annotated[str, allowed(lambda v: isinstance(v, str) and v != "", "a word")]
 TextOrNone = Annotated[
     str | None, allowed(lambda v: v is None or isinstance(v, str), "a word, or null")
@@ -91,11 +131,21 @@ Size = Annotated[
     float | None,
     allowed(lambda v: v is None or (is_number(v) and v > 0), "a number above 0, or null"),
 ]
+
+
+def _are_layers(value: Any) -> bool:
+    return isinstance(value, list) and all(_is_whole(n) and n >= 1 for n in value) and value != []
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 Layers = Annotated[
     list[int] | None,
     allowed(
-        lambda v: v is None or (isinstance(v, list) and all(isinstance(n, int) for n in v)),
-        "a list of layers counted from 1, or null",
+        lambda v: v is None or _are_layers(v),
+        "a list of layers counted from 1, as in [1,3], or null",
     ),
 ]
 Name = Annotated[
@@ -108,9 +158,42 @@ Name = Annotated[
         ),
         f"a word of letters, digits and . _ + -, up to {LONGEST_NAME} of them",
     ),
+    AfterValidator(_short),
 ]
 Precision = Annotated[str, one_of(*PRECISIONS)]
 KeepStudent = Annotated[str, one_of(*RULES)]
+
+
+def some_weight(weights: dict[str, float]) -> dict[str, float]:
+    """Require that something is learned."""
+    if not any(weights.values()):
+        what = "a number above 0 for at least one term, as nothing is learned otherwise"
+        raise PydanticCustomError("allowed", "allowed is {what}", {"what": what})
+    return weights
+
+
+ARGUMENTS: dict[str, TypeAdapter[Any]] = {
+    "path": TypeAdapter(Model),
+    "revision": TypeAdapter(TextOrNone),
+    "keep_layers": TypeAdapter(Layers),
+}
+"""Arguments of what constructs our models that mean the same in all of them."""
+
+
+def arguments(settings: Any) -> Any:
+    """Check those of `ARGUMENTS` that the settings of one of our models have."""
+    ours = isinstance(settings, dict) and str(settings.get("_target_")).startswith("ilkd_bench.")
+    if not ours:
+        return settings
+    known = {}
+    for key in ARGUMENTS.keys() & settings.keys():
+        try:
+            known[key] = ARGUMENTS[key].validate_python(settings[key])
+        except ValidationError as error:
+            first = error.errors()[0]
+            told = {"key": key, "value": str(settings[key]), "what": first["msg"]}
+            raise PydanticCustomError("argument", "{key}={value}: {what}", told) from error
+    return settings | known
 
 
 KINDS = {
@@ -141,6 +224,12 @@ def refusal(error: ValidationError, *above: str) -> BadInput:
         return BadInput(f"{key} is no setting, so it would have no effect")
     found = "null" if first["input"] is None else first["input"]
     if first["type"] == "allowed":
+<<<<<<< HEAD
         return BadInput(f"{key}={found}: {first['msg']}")
+=======
+        return BadInput(f"{key}={first['input']}: {first['msg']}")
+    if first["type"] == "argument":
+        return BadInput(f"{key}.{first['msg']}")
+>>>>>>> wip-planning
     what = KINDS.get(first["type"], first["msg"][:1].lower() + first["msg"][1:])
     return BadInput(f"{key}={found}: allowed is {what}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from ilkd_bench.types import BadInput
 PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE if (PACKAGE / "conf").is_dir() else PACKAGE.parent
 """Where conf/ and sweeps/ lie: beside the package in a checkout, inside it when installed."""
+
+CHOICES = frozenset(path.name for path in (ROOT / "conf").iterdir() if path.is_dir())
+"""The groups of which a run has one choice each."""
 
 PLUGINS = "ILKD_BENCH_PLUGINS"
 """The environment variable that names the folder of plugins in use (`settings.plugins`)."""
@@ -54,6 +58,28 @@ def names(group: str) -> list[str]:
     """Return what a group offers."""
     where = [folder / group for folder in folders(os.environ.get(PLUGINS))]
     return sorted({path.stem for folder in where for path in folder.glob("*.yaml")})
+
+
+def stands_alone(group: str, name: str) -> bool:
+    """Tell whether a YAML says what is below its own group only, whatever else is chosen."""
+    return _stands_alone(group, name, os.environ.get(PLUGINS))
+
+
+@cache
+def _stands_alone(group: str, name: str, plugins: str | None) -> bool:
+    paths = [folder / group / f"{name}.yaml" for folder in folders(plugins)]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        return False
+    text = path.read_text(encoding="utf-8")
+    settings: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
+    bases = [base for base in settings.get("defaults", ()) if base != "_self_"]
+    plain = all(isinstance(base, str) and re.fullmatch(r"\w+(@[\w.]+)?", base) for base in bases)
+    return (
+        plain
+        and re.search(r"^#\s*@package", text, re.MULTILINE) is None
+        and all(_stands_alone(group, base.partition("@")[0], plugins) for base in bases)
+    )
 
 
 def folders(plugins: str | None) -> list[Path]:

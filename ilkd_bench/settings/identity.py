@@ -50,9 +50,17 @@ def model_source(path: str) -> Path | str:
         return Path(path)
     if Path(path).is_file():
         raise BadInput(f"{path} is a file: give the folder that it is in, with config.json")
-    if path.startswith(("/", ".", "~")) or path.count("/") > 1:
+    if path.startswith(("/", ".")) or path.count("/") > 1:
         raise BadInput(f"no model folder at {path}")
     return path
+
+
+def reference(checkpoint: str) -> tuple[str, str | None]:
+    """Split `ID@REVISION`, which a model at the hub may be given as; a folder has no revision."""
+    path, at, revision = checkpoint.rpartition("@")
+    if not at or Path(checkpoint).is_dir() or checkpoint.startswith(("/", ".", "package:")):
+        return checkpoint, None
+    return path, revision or None
 
 
 DESCRIPTIONS = (
@@ -83,6 +91,11 @@ def model_fingerprint(path: str, revision: str | None, cache_dir: Path) -> str:
 
 def identity(run: Run) -> dict[str, Any]:
     """Return what defines a run, free of paths."""
+    return run.plain | run.essence | {"data": run.data, "schema": SCHEMA}
+
+
+def essence(run: Run) -> dict[str, Any]:
+    """Return what the groups of a run are, free of paths."""
     groups: dict[str, Any] = {
         "teacher": _model("teacher", run.teacher.model_dump(by_alias=True), run.cache),
         "student": _model("student", run.student.model_dump(by_alias=True), run.cache),
@@ -91,14 +104,13 @@ def identity(run: Run) -> dict[str, Any]:
     }
     if run.assisted:
         groups["assistants"] = _assistants(run)
-    return run.plain | groups | {"data": run.data, "schema": SCHEMA}
+    return groups
 
 
 def _model(group: str, settings: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
     """Replace where a model lies by what it is."""
     if settings.get("checkpoint") is not None:
-        path, _, revision = settings["checkpoint"].partition("@")
-        fingerprint = model_fingerprint(path, revision or None, cache_dir)
+        fingerprint = model_fingerprint(*reference(settings["checkpoint"]), cache_dir)
         return {"name": settings["name"], "checkpoint": fingerprint}
     kept = _essential(group, settings)
     if "path" in settings:

@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from ilkd_bench.plumbing.command import home
 from ilkd_bench.settings import groups
 from ilkd_bench.types import BadInput
 
@@ -34,7 +35,7 @@ def use(folder: str | None) -> None:
     Raises:
         BadInput: the folder is not as it should be; the message says where.
     """
-    wanted = None if folder is None else str(Path(folder).absolute())
+    wanted = None if folder is None else str(Path(home(folder)).absolute())
     before = os.environ.get(groups.PLUGINS)
     if before and before != wanted and before in sys.path:
         _forget(Path(before))

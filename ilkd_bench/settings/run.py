@@ -6,7 +6,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    ValidationError,
+    model_validator,
+)
 
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.settings import identity
@@ -25,6 +33,7 @@ from ilkd_bench.settings.checks import (
     Limit,
     ListOrText,
     Name,
+    Number,
     Positive,
     Precision,
     Ratio,
@@ -32,8 +41,10 @@ from ilkd_bench.settings.checks import (
     Size,
     Text,
     TextOrNone,
+    arguments,
     one_of,
     refusal,
+    some_weight,
 )
 from ilkd_bench.settings.groups import resolve
 from ilkd_bench.types import BadInput
@@ -74,7 +85,16 @@ class Recipe(Frozen):
     weight_decay: FromZero
 
 
-class TeacherSettings(Constructed):
+class Encoder(Constructed):
+    """What constructs a model."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _arguments(cls, settings: Any) -> Any:
+        return arguments(settings)
+
+
+class TeacherSettings(Encoder):
     """A group of conf/teacher."""
 
     checkpoint: Checkpoint  # of a model that is fine-tuned already
@@ -90,7 +110,7 @@ class Recommended(Frozen):
     megabytes: Size  # on disk; None: not known
 
 
-class StudentSettings(Constructed):
+class StudentSettings(Encoder):
     """A group of conf/student."""
 
     teacher_layers: Layers  # to start from, counted from 1
@@ -100,7 +120,7 @@ class StudentSettings(Constructed):
 class MethodSettings(Constructed):
     """A group of conf/method."""
 
-    weights: dict[str, FromZero]  # by loss term
+    weights: Annotated[dict[str, FromZero], AfterValidator(some_weight)]  # by loss term
 
 
 class TrainerSettings(Frozen):
@@ -108,7 +128,7 @@ class TrainerSettings(Frozen):
 
     name: str
     accelerator: Annotated[str, one_of("auto", "cpu", "gpu")]
-    workers: Seed
+    workers: Number
     eval_batch_size: Count
 
 
@@ -251,14 +271,22 @@ class Run(Science):
     def but(self, **changes: Any) -> Run:
         """Return a copy with other values, which are taken as checked."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self).model_construct(**fields | changes)
+        run = type(self).model_construct(**fields | changes)
+        if "essence" in vars(self) and not changes.keys() & DATA:
+            vars(run)["essence"] = self.essence
+        return run
 
     @cached_property
+    def essence(self) -> dict[str, Any]:
+        """What the groups are, free of paths; it is the same for all runs that share them."""
+        return identity.essence(self)
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What defines the experiment, free of paths: what is hashed, and kept in the record."""
         return identity.identity(self)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Ten hexadecimal digits of the hash of the identity."""
         return identity.run_id(self.identity)
@@ -306,3 +334,10 @@ def require_effect(run: Run, typed: set[str]) -> None:
 
 SCIENCE = frozenset(Science.model_fields)
 PLUMBING = frozenset(Run.model_fields) - SCIENCE - {"data"}
+DATA = frozenset({"teacher", "student", "method", "task", "data_dir", "cache_dir"})
+"""Settings that say what a run is made of: files are read to tell who it is."""
+FOLDERS = frozenset(
+    ["data_dir", "cache_dir", "results_dir", "plugins"]
+    + [f"{group}.{key}" for group in ("teacher", "student") for key in ("path", "checkpoint")]
+)
+"""Settings that name a folder."""

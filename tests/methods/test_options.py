@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import oracle
@@ -17,10 +18,10 @@ from ilkd_bench.types import BadInput, Clock, Incompatible, Outputs, Rows, Spec
 WRONG = [
     ("vanilla_checkpoint", {"teacher_at": 0}, "method.teacher_at=0: allowed is a number above 0"),
     ("vanilla_checkpoint", {"teacher_at": 1.5}, "teacher_at=1.5: allowed is a number up to 1"),
-    ("vanilla", {"temperature": 0}, "method.temperature=0: allowed is a number above 0"),
-    ("vanilla", {"temperature": -2.0}, "method.temperature=-2.0: allowed is a number above 0"),
-    ("vanilla", {"temperature": "hot"}, "method.temperature=hot: allowed is a number above 0"),
-    ("vanilla", {"temperature": True}, "method.temperature=True: allowed is a number above 0"),
+    ("vanilla", {"temperature": 0}, "method.temperature=0: allowed is a number of at"),
+    ("vanilla", {"temperature": -2.0}, "method.temperature=-2.0: allowed is a number of at"),
+    ("vanilla", {"temperature": "hot"}, "method.temperature=hot: allowed is a number of at"),
+    ("vanilla", {"temperature": True}, "method.temperature=True: allowed is a number of at"),
     (
         "pkd",
         {"layer_map": "top"},
@@ -66,7 +67,7 @@ WRONG = [
     ),
     ("universal", {"feature": "last"}, "method.feature=last is not one of: cls, mean"),
     ("universal", {"projection_width": "auto"}, "method.projection_width=auto: allowed is a whole"),
-    ("rco", {"temperature": 0}, "method.temperature=0: allowed is a number above 0"),
+    ("rco", {"temperature": 0}, "method.temperature=0: allowed is a number of at"),
 ]
 
 
@@ -77,6 +78,89 @@ def test_a_wrong_value_is_refused_with_what_is_allowed(
     with pytest.raises(BadInput) as error:
         toys.method(name, toys.spec(2), toys.spec(4), **change)
     assert message in str(error.value)
+
+
+SENSELESS = (
+    *(0, -1, -0.5, 1e308, 2**70, float("nan"), float("inf"), -float("inf")),
+    *("text", "", "1", None, [], [0.5], {}, True),
+)
+"""What no number of a method can be."""
+
+AND_YET = {
+    ("takd", "assistants"): ["text", "", "1"],  # names of students, looked up where they are known
+    ("alp", "include_last"): [True],
+    **{(name, "normalize"): [True] for name in toys.METHODS if name.startswith("pkd")},
+}
+
+
+@pytest.mark.parametrize("name", toys.METHODS)
+def test_an_option_is_a_sensible_value_or_refused(name: str) -> None:
+    """Never another exception, and never a loss that is not finite."""
+    options = toys.method_settings(name).keys() - {"name", "_target_", "weights"}
+    for option in sorted(options):
+        for value in SENSELESS:
+            if value in AND_YET.get((name, option), []):
+                toys.method(name, toys.spec(3), toys.spec(6), **{option: value})
+                continue
+            with pytest.raises(BadInput) as error:
+                toys.method(name, toys.spec(3), toys.spec(6), **{option: value})
+            assert f"method.{option}={value}" in str(error.value)
+
+
+EXTREMES = [
+    ("temperature", (0.01, 1000)),
+    ("max_temperature", (1, 1000)),
+    ("contrast_temperature", (0.02, 1e6)),
+    ("margin", (1e-9, 1e6)),
+    ("label_share", (1e-9, 0.999)),
+    ("predict_share", (1e-9, 0.999)),
+    ("follow_share", (1e-9, 0.999)),
+    ("last_psi", (1e-9, 0.999)),
+    ("momentum", (1e-9, 0.999)),
+    ("predict_lr_factor", (1e-9, 1e6)),
+    ("anchors", (1, 1000)),
+    ("negatives", (1, 1000)),
+    ("teacher_at", (1e-9, 1)),
+]
+
+
+@pytest.mark.parametrize(("option", "values"), EXTREMES)
+def test_the_last_value_that_is_taken_gives_finite_terms(
+    option: str, values: tuple[float, ...]
+) -> None:
+    """Logits of 1e4, in the first and the last epoch of every phase."""
+    student, teacher = toys.spec(3), toys.spec(6)
+    having = [name for name in toys.METHODS if option in toys.method_settings(name)]
+    assert having
+    for name in having:
+        for value in values:
+            method = toys.method(name, student, teacher, **{option: value})
+            generator = torch.Generator().manual_seed(0)
+            s, t = (toys.raw(spec, generator) for spec in (student, teacher))
+            s, t = (replace(raw, logits=raw.logits * 1e4) for raw in (s, t))
+            batch = toys.batch(4, 3)
+            method.prepare(batch.labels, batch.index)
+            for phase in method.phases(8):
+                for epoch in {0, phase.epochs - 1}:
+                    shows = (raw.outputs(phase.needs | {"logits"}) for raw in (s, t))
+                    terms = method.loss(*shows, batch, toys.clock(phase, epoch=epoch))
+                    assert all(torch.isfinite(term) for term in terms.values()), (name, value)
+                    if phase.teacher_at is not None:
+                        assert 0 < phase.teacher_at(epoch) <= 1
+
+
+@pytest.mark.parametrize("name", toys.METHODS)
+@pytest.mark.parametrize("epochs", [1, 2, 3])
+def test_few_epochs_are_split_or_refused(name: str, epochs: int) -> None:
+    method = toys.method(name, toys.spec(3), toys.spec(6))
+    try:
+        phases = method.phases(epochs)
+    except BadInput as error:
+        assert str(error).startswith(f"epochs={epochs}: {name} has two phases and needs at least 2")
+        assert epochs == 1
+    else:
+        assert sum(phase.epochs for phase in phases) == epochs
+        assert all(phase.epochs >= 1 for phase in phases)
 
 
 @pytest.mark.parametrize("name", ["pkd", "pkd_last", "alp", "rail_l", "rail_c", "universal"])

@@ -98,5 +98,5 @@ def test_rows_are_read_before_training(tmp_path: Path) -> None:
     check(*words)
     with pytest.raises(BadInput, match="no column words; found are sentence, label"):
         check(*words, "task.text_columns=[words]")
-    with pytest.raises(BadInput, match="the label of row 0 is .charming.; allowed are"):
+    with pytest.raises(BadInput, match=r"the label of row 0 is .charming.; allowed are"):
         check(*words[:2], "task.labels=[horrible,great]")
