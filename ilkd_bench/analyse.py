@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
         force=args.force,
     )
     counts = ", ".join(f"{outcomes.count(word)} {word}" for word in dict.fromkeys(outcomes))
-    print(f"{len(outcomes)} runs: {counts}" if outcomes else "no run is done yet")
+    command.say(f"{len(outcomes)} runs: {counts}" if outcomes else "no run is done yet")
     return 1 if "failed" in outcomes else 0
 
 

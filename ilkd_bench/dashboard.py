@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
         print(json.dumps([spec(view) for view in views.values()], indent=1))
         return 0
     for address in send(views, account(args.entity)):
-        print(address)
+        command.say(address)
     return 0
 
 

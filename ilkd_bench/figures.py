@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
         without += [] if pictures else [entry]
         for path in pictures:
             if path.suffix == ".svg":
-                print(f"figure: {path}")
+                command.say(f"figure: {path}")
     for entry in without:
         command.complain(f"no figure {entry.name}: {entry.missing}")
     return 1 if args.figure and without else 0

@@ -12,13 +12,13 @@ import functools
 import io
 import math
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
+from ilkd_bench.plumbing.text import block, word
 from ilkd_bench.types import BadInput
 
 Main = Callable[[Sequence[str]], int]
@@ -105,7 +105,12 @@ def nearest(wrong: str, allowed: Iterable[str]) -> str:
 
 def complain(message: object) -> None:
     """Print a line about what is wrong."""
-    print(f"ilkd_bench: {message}", file=sys.stderr)
+    print(block(f"ilkd_bench: {message}"), file=sys.stderr)
+
+
+def say(message: object) -> None:
+    """Print what a verb has to tell, whatever the names in it."""
+    print(block(str(message)))
 
 
 def verb(main: Main) -> Main:
@@ -173,7 +178,7 @@ def _module(verb: str) -> str:
 
 def line(verb: str, *words: object) -> str:
     """Return a command as a user types it, quoted for a shell."""
-    return shlex.join([*_module(verb).split(), *map(str, words)])
+    return " ".join([_module(verb), *(word(str(part)) for part in words)])
 
 
 def run_line(words: Iterable[object], *more: str) -> str:
@@ -182,8 +187,8 @@ def run_line(words: Iterable[object], *more: str) -> str:
     Args:
         more: words at its end, `key=value`, that replace those of the same key.
     """
-    replaced = tuple(f"{word.partition('=')[0]}=" for word in more)
-    kept = [word for word in map(str, words) if not word.startswith(replaced)]
+    replaced = tuple(f"{part.partition('=')[0]}=" for part in more)
+    kept = [part for part in map(str, words) if not part.startswith(replaced)]
     return line("run", *kept, *more)
 
 

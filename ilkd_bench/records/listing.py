@@ -15,7 +15,8 @@ from typing import Any
 
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.command import no_runs, run_line
-from ilkd_bench.plumbing.table import plain, table
+from ilkd_bench.plumbing.table import table
+from ilkd_bench.plumbing.text import cell, plain
 from ilkd_bench.records.folders import Damaged, examine, run_folders
 from ilkd_bench.types import BadInput
 
@@ -275,7 +276,7 @@ def as_csv(runs: Sequence[Listed]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(Listed)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(vars(run) for run in runs)
+    writer.writerows({k: cell(v) for k, v in vars(run).items()} for run in runs)
     return text.getvalue()
 
 
