@@ -6,17 +6,19 @@ With it the grid needs one seed only: the other seeds run at the best dev settin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ilkd_bench.records.cells import cell
 from ilkd_bench.records.folders import run_folder
-from ilkd_bench.records.read import read_record
+from ilkd_bench.records.read import load_some
 from ilkd_bench.records.record import Done
-from ilkd_bench.settings.identity import run_id
 from ilkd_bench.settings.run import Run
 from ilkd_bench.types import BadInput
+
+log = logging.getLogger("ilkd_bench")
 
 BEST = "best"
 KEYS = ("lr", "batch_size")
@@ -33,12 +35,14 @@ def best(run: Run, keys: Sequence[str]) -> dict[str, Any]:
     """
     folder = run_folder(Path(run.results_dir), run.identity, "").parent
     fixed = {key: getattr(run, key) for key in KEYS if key not in keys}
-    records = [read_record(path.parent) for path in sorted(folder.glob("*/record.json"))]
-    by_run = {run_id(record.config): record for record in records if isinstance(record, Done)}
+    stored = load_some([path.parent for path in folder.glob("*/record.json")], folder)
+    for flaw in stored.flaws:
+        log.warning("%s", flaw)
     candidates = [
         record
-        for record in by_run.values()
-        if alike(record.config, run.identity)
+        for record in stored.records
+        if isinstance(record, Done)
+        and alike(record.config, run.identity)
         and all(record.config[key] == value for key, value in fixed.items())
     ]
     if not candidates:

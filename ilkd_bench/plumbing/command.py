@@ -12,6 +12,7 @@ import functools
 import io
 import math
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -179,6 +180,14 @@ def _module(verb: str) -> str:
 def line(verb: str, *words: object) -> str:
     """Return a command as a user types it, quoted for a shell."""
     return " ".join([_module(verb), *(word(str(part)) for part in words)])
+
+
+SETTING = re.compile(r"(?!hydra)[A-Za-z][\w.]*=", re.ASCII)
+
+
+def typable(words: Iterable[str]) -> list[str]:
+    """Return those of a record's words that may be typed again: settings, and no place of code."""
+    return [part for part in words if SETTING.match(part) and "_target_" not in part]
 
 
 def run_line(words: Iterable[object], *more: str) -> str:

@@ -107,7 +107,7 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
-# ---------------------------------------------------------------------- folders that others can write
+# ------------------------------------------------------------------- folders that others write to
 #
 # One rule: what lies inside a run's folder is a file or a folder of its own, or it is not used. A
 # link would have us read or write somewhere else, a pipe would have us wait. Where the folder
@@ -124,6 +124,10 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+NO_FILE = (errno.EINVAL, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
+"""What the system or we answer where something else stands in a file's place."""
 
 
 def _refused(path: Path, what: str) -> OSError:
@@ -222,8 +226,8 @@ def require_own(folder: Path) -> None:
 
 def _leads_into(folder: Path, link: Path) -> bool:
     try:
-        return link.resolve(strict=True).is_relative_to(folder)
-    except (OSError, RuntimeError):  # it leads nowhere, or into a circle
+        return link.resolve().is_relative_to(folder)
+    except (OSError, RuntimeError):  # it leads into a circle
         return False
 
 

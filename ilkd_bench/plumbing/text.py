@@ -52,7 +52,7 @@ def _typed(sign: str) -> str:
 # ------------------------------------------------------------------------------------------ tables
 
 FORMULA = re.compile(r"\s*[=@+\-]")
-NUMBER = re.compile(r"[-+\d.,;%() \[\]±†–]*|[-+]?[\d.]+[eE][-+]?\d+")
+NUMBER = re.compile(r"[-+\d.,;%() \[\]±†\u2013]*|[-+]?[\d.]+[eE][-+]?\d+")
 """What begins like a formula and is none: a number, or one with its interval."""
 
 
@@ -70,7 +70,7 @@ def csv(table: pd.DataFrame, float_format: str | None = None) -> str:
     for number in range(table.shape[1]):  # two columns may have one name
         column = table.iloc[:, number]
         if column.dtype.kind not in "biuf":
-            safe.isetitem(number, column.astype(object).map(cell))
+            safe.isetitem(number, list(map(cell, column)))
     safe.columns = [str(cell(str(name))) for name in table.columns]
     return str(safe.to_csv(index=False, float_format=float_format, lineterminator="\n"))
 

@@ -14,8 +14,8 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from ilkd_bench.data.tasks import Task, is_demo
 from ilkd_bench.plumbing import files
-from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.plumbing import text as escape
+from ilkd_bench.plumbing.command import run_line, typable
 from ilkd_bench.records.public import public
 from ilkd_bench.records.read import read_record
 from ilkd_bench.settings.identity import run_id
@@ -244,7 +244,8 @@ def _cost(record: dict[str, Any]) -> str:
 
 
 def _repeat(words: list[str] | None) -> str:
-    if words is None or not all(word.isprintable() for word in words):
+    words = typable(words or ())
+    if not words or not all(word.isprintable() for word in words):
         return ""
     return f"## Repeat it\n\nPaths are left out.\n\n```\n{run_line(words)}\n```"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import PlainValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
+from ilkd_bench.settings import groups
 from ilkd_bench.types import BadInput
 
 PRECISIONS = ("auto", "32-true", "16-mixed", "bf16-mixed")
@@ -94,8 +94,15 @@ Layers = Annotated[
 Name = Annotated[
     str,
     allowed(
-        lambda v: isinstance(v, str) and re.fullmatch(r"\w[\w.+-]*", v) is not None,
+        lambda v: isinstance(v, str) and groups.NAME.fullmatch(v) is not None,
         "a word of letters, digits and . _ + -",  # it becomes a folder's
+    ),
+]
+Target = Annotated[
+    str,
+    allowed(
+        lambda v: isinstance(v, str) and v in groups.targets(),
+        "what a YAML in conf/, or of plugins, has as _target_",
     ),
 ]
 Precision = Annotated[str, one_of(*PRECISIONS)]

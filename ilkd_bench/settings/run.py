@@ -29,6 +29,7 @@ from ilkd_bench.settings.checks import (
     Ratio,
     Seed,
     Size,
+    Target,
     Text,
     TextOrNone,
     one_of,
@@ -50,7 +51,7 @@ class Constructed(Frozen):
     model_config = ConfigDict(extra="allow")
 
     name: Name
-    constructor: str = Field(alias="_target_")
+    constructor: Target = Field(alias="_target_")
 
     @property
     def arguments(self) -> dict[str, Any]:
