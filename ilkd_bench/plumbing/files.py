@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -161,7 +162,7 @@ def has_file(folder: Path, name: str) -> bool:
     return True
 
 
-def open_file(folder: Path, name: str) -> IO[bytes]:
+def open_file(folder: Path, name: str) -> BufferedReader:
     """Open a file inside a folder for reading (`require_file`).
 
     Raises:
