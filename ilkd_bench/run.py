@@ -66,6 +66,7 @@ def main(argv: Sequence[str]) -> int:
     argv = flags + [word for word in argv if word not in flags]  # wherever -m was typed
     sys.argv[1:] = argv
     if plan.asks_for_information(argv):
+        plan.refuse_code(argv)
         plan.use_plugins(argv)
         return answer()
     elsewhere = plan.uses_other_launcher(argv)

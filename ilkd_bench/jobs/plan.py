@@ -112,6 +112,7 @@ def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
         BadInput: a key, choice or value is wrong, or several values are given without `-m`.
     """
     args = get_args_parser().parse_args(argv)
+    refuse_code(argv)
     use_plugins(argv)
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         try:
@@ -124,6 +125,17 @@ def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
         except (HydraException, OmegaConfBaseException) as error:
             reason = str(error).partition("\nConfig search path")[0].partition("\nSee https")[0]
             raise BadInput(reason) from error
+
+
+def refuse_code(argv: Sequence[str]) -> None:
+    """Refuse words that would have Hydra construct something else in place of its own parts.
+
+    Raises:
+        BadInput: there is one.
+    """
+    for word in get_args_parser().parse_args(argv).overrides:
+        if word.lstrip("+~").startswith("hydra") and "_target_" in word:
+            raise BadInput(f"{word}: Hydra's parts are chosen by name, as in hydra/launcher=joblib")
 
 
 def use_plugins(argv: Sequence[str]) -> None:
