@@ -144,6 +144,8 @@ def require_file(folder: Path, name: str) -> Path:
     """
     path = folder
     parts = Path(name).parts
+    if not parts or ".." in parts or Path(name).is_absolute():
+        raise _refused(folder / name, "it lies elsewhere")
     for number, part in enumerate(parts, 1):
         path /= part
         kind = stat.S_IFMT(path.lstat().st_mode)

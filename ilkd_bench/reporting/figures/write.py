@@ -34,10 +34,10 @@ def write(
         BadInput: a file that it is made of is damaged.
     """
     folder = results_dir / "figures"
-    table = entry.prepare(results_dir, records)
     for form in ("svg", "pdf", "png", "csv"):  # of runs that are gone, or named more shortly
         for old in (*folder.glob(f"{entry.name}--*.{form}"), folder / f"{entry.name}.{form}"):
             old.unlink(missing_ok=True)
+    table = entry.prepare(results_dir, records)
     written: list[Path] = []
     if table.empty:
         return written
