@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from ilkd_bench.plumbing import command
 from ilkd_bench.plumbing.command import whole_number
@@ -17,8 +18,22 @@ def _parser() -> argparse.ArgumentParser:
         f"are made of that: {command.line('figures')}.",
     )
     parser.add_argument("ids", nargs="*", metavar="RUN_ID", help="only these runs (all done ones)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where the data lies now")
-    parser.add_argument("--cache-dir", metavar="DIR", help="where teachers and banks lie now")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where the data lies")
+    parser.add_argument(
+        "--cache-dir",
+        type=Path,
+        default=Path(".cache"),
+        metavar="DIR",
+        help="where teachers and banks lie (.cache)",
+    )
+    parser.add_argument(
+        "--teacher",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="DIR",
+        help="the teachers of runs that were given one (teacher.checkpoint)",
+    )
     parser.add_argument(
         "--rows", type=whole_number(2), default=100, help="rows of dev to compare on (100)"
     )
@@ -43,10 +58,11 @@ def main(argv: Sequence[str]) -> int:
         seed=args.seed,
         data_dir=args.data_dir,
         cache_dir=args.cache_dir,
+        teachers=args.teacher,
         force=args.force,
     )
     counts = ", ".join(f"{outcomes.count(word)} {word}" for word in dict.fromkeys(outcomes))
-    print(f"{len(outcomes)} runs: {counts}" if outcomes else "no run is done yet")
+    command.say(f"{len(outcomes)} runs: {counts}" if outcomes else "no run is done yet")
     return 1 if "failed" in outcomes else 0
 
 

@@ -23,13 +23,15 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Make the dashboard, or print what would be sent."""
     args = _parser().parse_args(argv)
-    records = load_records(args.results_dir).records
-    views = workspaces(records, entity=args.entity or "", project=args.project)
+    stored = load_records(args.results_dir)
+    for flaw in stored.flaws:
+        command.complain(flaw)
+    views = workspaces(stored.records, entity=args.entity or "", project=args.project)
     if args.dry_run:
         print(json.dumps([spec(view) for view in views.values()], indent=1))
         return 0
     for address in send(views, account(args.entity)):
-        print(address)
+        command.say(address)
     return 0
 
 

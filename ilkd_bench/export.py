@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
         force=args.force,
         onnx=args.onnx,
     )
-    print(f"exported: {args.dir} (run {folder})")
+    command.say(f"exported: {args.dir} (run {folder})")
     if args.license == NO_LICENCE:
         command.complain("the card has no licence yet: choose one with --license")
     return 0

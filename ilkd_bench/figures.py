@@ -9,6 +9,7 @@ from ilkd_bench.plumbing import command
 from ilkd_bench.records.read import load_records
 from ilkd_bench.reporting.figures.catalogue import FIGURES
 from ilkd_bench.reporting.figures.write import write
+from ilkd_bench.types import BadInput
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -29,7 +30,12 @@ def _parser() -> argparse.ArgumentParser:
 
 @command.verb
 def main(argv: Sequence[str]) -> int:
-    """Write the figures; return 1 if one that was asked for has no data, 2 without records."""
+    """Write the figures that can be drawn, and say why others cannot.
+
+    Returns:
+        Of figures that were asked for 1 if one has no data, 2 if a file of one is damaged; 2 also
+        without records.
+    """
     args = _parser().parse_args(argv)
     forms = ("svg", "pdf", "png") if args.png else ("svg", "pdf")
     stored = load_records(args.results_dir)
@@ -37,17 +43,24 @@ def main(argv: Sequence[str]) -> int:
         command.complain(flaw)
     if not stored.records:
         raise command.no_runs(args.results_dir)
-    without = []
+    without, damaged = [], False
     for entry in FIGURES:
         if args.figure and entry.name not in args.figure:
             continue
-        pictures = write(entry, args.results_dir, stored.records, forms)
+        try:
+            pictures = write(entry, args.results_dir, stored.records, forms)
+        except BadInput as error:  # one of its files is damaged; the others do without
+            command.complain(f"no figure {entry.name}: {error}")
+            damaged = True
+            continue
         without += [] if pictures else [entry]
         for path in pictures:
             if path.suffix == ".svg":
-                print(f"figure: {path}")
+                command.say(f"figure: {path}")
     for entry in without:
         command.complain(f"no figure {entry.name}: {entry.missing}")
+    if args.figure and damaged:
+        return 2
     return 1 if args.figure and without else 0
 
 

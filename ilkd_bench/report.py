@@ -15,7 +15,7 @@ def main(argv: Sequence[str]) -> int:
     args = command.parser("report", "Write all results as one HTML page.").parse_args(argv)
     path = args.results_dir / "report" / "index.html"
     files.write_text(path, page(load(args.results_dir)))
-    print(f"report: {path}")
+    command.say(f"report: {path}")
     return 0
 
 

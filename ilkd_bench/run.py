@@ -16,12 +16,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-<<<<<<< HEAD
-from ilkd_bench.jobs import plan, wandb_group
-from ilkd_bench.jobs.check import require_possible
-=======
 from ilkd_bench.jobs import plan, wandb_group, words
->>>>>>> wip-planning
+from ilkd_bench.jobs.check import require_possible
 from ilkd_bench.jobs.importable import require_importable
 from ilkd_bench.jobs.job import execute
 from ilkd_bench.jobs.sweep import Sweep, announce, report
@@ -79,6 +75,7 @@ def main(argv: Sequence[str]) -> int:
     argv = words.at_home(argv)
     sys.argv[1:] = argv
     if plan.asks_for_information(argv):
+        plan.refuse_code(argv)
         return answer()
     elsewhere = plan.uses_other_launcher(argv)
     if elsewhere and plan.repeats(argv):

@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     fitting = [run for run in runs if listing.fits(run, args.filters)]
     if args.command is not None:
         folders = [Path(run.folder) for run in fitting]
-        print(listing.command_of(find(args.command, args.results_dir, folders)))
+        command.say(listing.command_of(find(args.command, args.results_dir, folders)))
         return 0
     chosen = listing.in_states(fitting, args.status)
     if args.missing is not None:

@@ -34,15 +34,15 @@ def main(argv: Sequence[str]) -> int:
     overview, written = write(results, tables.values())
     folder = args.results_dir / "tables"
     if args.table is not None:
-        print(markdown(paper_tables.build(tables[args.table], results)))
-        print(f"table: {folder / args.table}.md, .csv, .tex, .html")
+        command.say(markdown(paper_tables.build(tables[args.table], results)))
+        command.say(f"table: {folder / args.table}.md, .csv, .tex, .html")
         for flaw in results.flaws:
             command.complain(flaw)
         return 0
-    print(overview)
-    print(f"table: {folder / 'overview.md'}; all numbers: {folder / 'summary.csv'}")
+    command.say(overview)
+    command.say(f"table: {folder / 'overview.md'}; all numbers: {folder / 'summary.csv'}")
     if written:
-        print(f"papers' tables with results: {', '.join(written)} (--table NAME)")
+        command.say(f"papers' tables with results: {', '.join(written)} (--table NAME)")
     return 0
 
 

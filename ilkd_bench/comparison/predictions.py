@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from ilkd_bench.data.collapse import collapse
+from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing.command import reason
 from ilkd_bench.records.record import Record
+
+log = logging.getLogger("ilkd_bench")
+
+DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException)
+"""What reading a file, or a task's labels, of any content may raise."""
 
 
 @dataclass(frozen=True)
@@ -43,27 +52,39 @@ def reader(results_dir: Path, records: Mapping[str, Record]) -> Reader:
     def read(folder: str, split: str) -> Answers | None:
         key = (folder, split)
         if key not in by_file:
-            path = results_dir / folder / "predictions" / f"{split}.parquet"
-            by_file[key] = answers(path, records[folder].config["task"], split)
+            run = results_dir / folder
+            path = run / "predictions" / f"{split}.parquet"
+            by_file[key] = answers(path, records[folder].config["task"], split, inside=run)
         return by_file[key]
 
     return read
 
 
-def answers(path: Path, task: dict[str, Any], split: str) -> Answers | None:
-    """Return what a file of predictions says; None where there is none or it is damaged."""
+def answers(
+    path: Path, task: dict[str, Any], split: str, *, inside: Path | None = None
+) -> Answers | None:
+    """Return what a file of predictions says; None where there is none or it is damaged.
+
+    What is damaged is logged: differences that need it are told by seeds alone.
+
+    Args:
+        inside: the folder that it must lie in; None: its own.
+    """
+    folder = inside or path.parent
     try:
-        stored = pd.read_parquet(path).sort_values("index")
+        with files.open_file(folder, str(path.relative_to(folder))) as file:
+            stored = pd.read_parquet(file).sort_values("index")
         columns = [name for name in stored.columns if name.startswith("logit_")]
         logits = stored[columns].to_numpy(dtype=float)
-        if not np.isfinite(logits).all():
-            return None
-        return Answers(
-            stored["index"].to_numpy(),
-            stored["label"].to_numpy(dtype=float),
-            decisions(logits, task, split),
-        )
-    except (OSError, ValueError, KeyError):  # pyarrow's errors are ValueErrors
+        labels = stored["label"].to_numpy(dtype=float)
+        if not (len(labels) and np.isfinite(logits).all() and np.isfinite(labels).all()):
+            raise ValueError("numbers are missing")
+        index = stored["index"].to_numpy(dtype=np.int64)
+        return Answers(index, labels, decisions(logits, task, split))
+    except FileNotFoundError:
+        return None
+    except DAMAGED as error:
+        log.warning("%s: not used, the predictions are damaged: %s", path, reason(error))
         return None
 
 

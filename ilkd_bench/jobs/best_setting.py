@@ -6,17 +6,19 @@ With it the grid needs one seed only: the other seeds run at the best dev settin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ilkd_bench.records.cells import cell
 from ilkd_bench.records.folders import run_folder
-from ilkd_bench.records.read import read_record
+from ilkd_bench.records.read import load_some
 from ilkd_bench.records.record import Done
-from ilkd_bench.settings.identity import run_id
 from ilkd_bench.settings.run import Run
 from ilkd_bench.types import BadInput
+
+log = logging.getLogger("ilkd_bench")
 
 BEST = "best"
 KEYS = ("lr", "batch_size")
@@ -61,10 +63,11 @@ class Records:
         """Return the runs that share a cell with a run."""
         folder = run_folder(Path(run.results_dir), run.identity, "").parent
         if folder not in self._of:
-            records = [read_record(path.parent) for path in sorted(folder.glob("*/record.json"))]
-            done = {run_id(r.config): r for r in records if isinstance(r, Done)}
+            stored = load_some([path.parent for path in folder.glob("*/record.json")], folder)
+            for flaw in stored.flaws:
+                log.warning("%s", flaw)
             self._of[folder] = {}
-            for record in done.values():
+            for record in (r for r in stored.records if isinstance(r, Done)):
                 unsettled = record.config | {"precision": "auto"}  # as a run's may still be
                 for its_cell in {cell(record.config), cell(unsettled)}:
                     self._of[folder].setdefault(its_cell, []).append(record)

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from ilkd_bench.plumbing import files, processes, terminal
+from ilkd_bench.plumbing.command import reason
 from ilkd_bench.plumbing.hardware import precision_used
 from ilkd_bench.plumbing.logs import crash_report, hush, logged, remove_empty, terminal_lines
 from ilkd_bench.records import retention
-from ilkd_bench.records.folders import run_folder, set_aside
+from ilkd_bench.records.folders import Damaged, Unreadable, examine, run_folder, set_aside
 from ilkd_bench.records.read import read_record, record_of, write_record
 from ilkd_bench.records.record import Done, Record
 from ilkd_bench.settings import plugins
@@ -57,7 +58,7 @@ class Job:
             return _begun(self.run, root) or home
         precisions = (self.run.but(precision=precision) for precision in PRECISIONS[1:])
         folders = [folder for run in precisions if (folder := _begun(run, root)) is not None]
-        return max(folders, key=lambda f: (f / "record.json").stat().st_mtime, default=home)
+        return max(folders, key=lambda f: (f / "record.json").lstat().st_mtime, default=home)
 
     @property
     def record(self) -> Record:
@@ -82,7 +83,7 @@ class Job:
 def _begun(run: Run, root: Path) -> Path | None:
     """Return the folder that a run has already; of those that schema 1 made, one that is done."""
     home = run_folder(root, run.identity, run.id)
-    if (home / "record.json").is_file():
+    if os.path.lexists(home / "record.json"):
         return home
     if not _has_others(home):
         return None
@@ -133,14 +134,14 @@ def _died(job: Job, code: int) -> Record:
             with files.locked(job.folder, f"another process is at {job.folder}"):
                 return _record_death(job, processes.cause(code))
         except OSError as error:  # not even the lock can be made
-            log.error("%s: %s", job.folder, error)
-            return job.record_with(status="failed", reason=str(error))
+            log.error("%s: %s", job.folder, reason(error))
+            return job.record_with(status="failed", reason=reason(error))
 
 
-def _record_death(job: Job, reason: str) -> Record:
-    record = read_record(job.folder) or job.record
+def _record_death(job: Job, cause: str) -> Record:
+    record = _earlier(job.folder) or job.record
     if record.status == "running":  # else another process did the run meanwhile
-        record = job.record_with(status="failed", reason=reason)
+        record = job.record_with(status="failed", reason=cause)
         remove_empty(job.folder / "error.txt")
         _write(write_record, job.folder, record)
         log.error(summary(record, job.folder))
@@ -161,16 +162,21 @@ def attempt(job: Job, heading: str = "", wait: bool = True) -> None:
         except files.Held:
             sys.exit(HELD)
         except OSError as error:  # nothing can be written where the record belongs
-            log.error("%s: %s", job.folder, error)
+            log.error("%s: %s", job.folder, reason(error))
             sys.exit(1)
 
 
 def _attempt(job: Job) -> None:
-    earlier = read_record(job.folder)
+    earlier = _earlier(job.folder)
     if job.is_done(earlier):
         log.info("done before: %s", summary(earlier, job.folder))
         return
     job.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        files.require_own(job.folder)
+    except OSError as error:
+        _write(write_record, job.folder, job.record_with(status="failed", reason=reason(error)))
+        raise
     if job.run.force:
         set_aside(job.folder)
         shutil.rmtree(job.folder / "checkpoint", ignore_errors=True)
@@ -186,6 +192,24 @@ def _attempt(job: Job) -> None:
     retention.tidy(job.folder, job.run.keep_student)
 
 
+def _earlier(folder: Path) -> Record | None:
+    """Return the record of an earlier attempt; what is damaged is set aside, and named.
+
+    Raises:
+        OSError: there is one that cannot be read: it may be whole, so nothing takes its place.
+    """
+    try:
+        return record_of(examine(folder))
+    except FileNotFoundError:
+        return None
+    except Unreadable as error:
+        raise OSError(f"its record cannot be read: {error}") from error
+    except Damaged as error:
+        log.warning("%s: its record was damaged and is set aside: %s", folder, error)
+        set_aside(folder)
+        return None
+
+
 def _outcome(job: Job) -> Record:
     try:
         plugins.use(job.run.plugins)
@@ -194,8 +218,8 @@ def _outcome(job: Job) -> Record:
 
         measured = train.train(job.run, job.folder)
         return job.record_with(**measured.model_dump(), status="done", reason=None)
-    except Incompatible as reason:
-        return job.record_with(status="skipped", reason=str(reason))
+    except Incompatible as why:
+        return job.record_with(status="skipped", reason=str(why))
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
         _write(files.write_text, job.folder / "error.txt", traceback.format_exc())

@@ -13,7 +13,7 @@ from rich.filesize import decimal
 
 from ilkd_bench.jobs.job import Job, execute, summary
 from ilkd_bench.plumbing import files
-from ilkd_bench.plumbing.command import line
+from ilkd_bench.plumbing.command import line, say
 from ilkd_bench.plumbing.logs import terminal_lines
 from ilkd_bench.plumbing.terminal import track
 from ilkd_bench.records import retention
@@ -115,15 +115,15 @@ def report(jobs: Sequence[Job]) -> int:
     results_dir = Path(jobs[0].run.results_dir)
     if len(jobs) > 1:
         states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-        print(f"{len(jobs)} runs: {states}")
+        say(f"{len(jobs)} runs: {states}")
         for job, record in records:
             if record is None:
-                print(f"  missing: {job.folder}")
+                say(f"  missing: {job.folder}")
             elif not isinstance(record, Done):
-                print(f"  {record.status}: {job.folder}: {record.reason}")
+                say(f"  {record.status}: {job.folder}: {record.reason}")
             elif len(jobs) <= NAMED:
-                print(f"  done: {job.folder}")
+                say(f"  done: {job.folder}")
     if counts["done"]:
         where = [] if str(results_dir) == "results" else ["--results-dir", results_dir]
-        print(f"records: {results_dir / 'runs'}; table: {line('tables', *where)}")
+        say(f"records: {results_dir / 'runs'}; table: {line('tables', *where)}")
     return 0 if set(counts) <= {"done", "skipped"} else 1

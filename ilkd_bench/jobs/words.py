@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ilkd_bench.plumbing.command import home, nearest, quoted, run_line, setting
+from ilkd_bench.plumbing.command import home, nearest, run_line, setting
+from ilkd_bench.plumbing.text import word as quoted
 from ilkd_bench.settings import groups, plugins
 from ilkd_bench.settings.run import FOLDERS, PLUMBING, SCIENCE
 from ilkd_bench.types import BadInput

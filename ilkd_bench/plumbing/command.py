@@ -13,13 +13,13 @@ import io
 import math
 import os
 import re
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
+from ilkd_bench.plumbing.text import block, word
 from ilkd_bench.types import BadInput
 
 Main = Callable[[Sequence[str]], int]
@@ -132,7 +132,12 @@ def nearest(wrong: str, allowed: Iterable[str]) -> str:
 
 def complain(message: object) -> None:
     """Print a line about what is wrong."""
-    print(f"ilkd_bench: {message}", file=sys.stderr)
+    print(block(f"ilkd_bench: {message}"), file=sys.stderr)
+
+
+def say(message: object) -> None:
+    """Print what a verb has to tell, whatever the names in it."""
+    print(block(str(message)))
 
 
 def verb(main: Main) -> Main:
@@ -198,13 +203,6 @@ def _module(verb: str) -> str:
     return f"python -m ilkd_bench.{verb}"
 
 
-def quoted(word: str) -> str:
-    """Return a word as it is typed in a shell."""
-    if "'" in word and not re.search(r"""["$`!]|\\(?!')""", word) and word.isprintable():
-        return f'"{word}"'  # shlex would end and begin the quotes around each '
-    return shlex.quote(word)
-
-
 def setting(value: str, *, always: bool = False) -> str:
     """Return a text as Hydra reads it in `key=value`: in quotes where it needs them.
 
@@ -229,7 +227,15 @@ def _reads_as_a_value(text: str) -> bool:
 
 def line(verb: str, *words: object) -> str:
     """Return a command as a user types it, quoted for a shell."""
-    return " ".join([_module(verb), *(quoted(str(word)) for word in words)])
+    return " ".join([_module(verb), *(word(str(part)) for part in words)])
+
+
+SETTING = re.compile(r"(?!hydra)[A-Za-z][\w.]*=", re.ASCII)
+
+
+def typable(words: Iterable[str]) -> list[str]:
+    """Return those of a record's words that may be typed again: settings, and no place of code."""
+    return [part for part in words if SETTING.match(part) and "_target_" not in part]
 
 
 def run_line(words: Iterable[object], *more: str) -> str:
@@ -238,8 +244,8 @@ def run_line(words: Iterable[object], *more: str) -> str:
     Args:
         more: words at its end, `key=value`, that replace those of the same key.
     """
-    replaced = tuple(f"{word.partition('=')[0]}=" for word in more)
-    kept = [word for word in map(str, words) if not word.startswith(replaced)]
+    replaced = tuple(f"{part.partition('=')[0]}=" for part in more)
+    kept = [part for part in map(str, words) if not part.startswith(replaced)]
     return line("run", *kept, *more)
 
 

@@ -8,10 +8,12 @@ import json
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from filelock import FileLock, Timeout
 
@@ -53,6 +55,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Yield a place aside for the content of a file, which gets its name at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = _aside(path)
+    aside.unlink(missing_ok=True)  # of a killed process that had this number, or a link
     try:
         yield aside
         follow_umask(aside)
@@ -64,13 +67,13 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file so that no reader sees a part of it."""
-    with whole_file(path) as aside:
-        aside.write_bytes(content)
+    with whole_file(path) as aside, aside.open("xb") as file:
+        file.write(content)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file in UTF-8 so that no reader sees a part of it."""
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a name may hold half a letter
 
 
 @contextmanager
@@ -117,6 +120,132 @@ def remove_folder(folder: Path) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as JSON; NaN and infinity are errors, since no JSON reader must take them."""
     write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+# ------------------------------------------------------------------- folders that others write to
+#
+# One rule: what lies inside a run's folder is a file or a folder of its own, or it is not used. A
+# link would have us read or write somewhere else, a pipe would have us wait. Where the folder
+# itself lies, and what links lead there, is up to its owner.
+
+LARGEST = 50 * 2**20
+"""Bytes of the largest text that is read whole."""
+
+KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+NO_FILE = (errno.EINVAL, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
+"""What the system or we answer where something else stands in a file's place."""
+
+
+def _refused(path: Path, what: str) -> OSError:
+    return OSError(errno.EINVAL, what, str(path))
+
+
+def require_file(folder: Path, name: str) -> Path:
+    """Return the path of a file inside a folder, if it is one and no link leads to it.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it cannot be told, or is something else; the message says what.
+    """
+    path = folder
+    parts = Path(name).parts
+    if not parts or ".." in parts or Path(name).is_absolute():
+        raise _refused(folder / name, "it lies elsewhere")
+    for number, part in enumerate(parts, 1):
+        path /= part
+        kind = stat.S_IFMT(path.lstat().st_mode)
+        if kind != (stat.S_IFREG if number == len(parts) else stat.S_IFDIR):
+            where = "it" if number == len(parts) else part
+            raise _refused(folder / name, f"{where} is {KINDS.get(kind, 'a file')}")
+    return path
+
+
+def has_file(folder: Path, name: str) -> bool:
+    """Tell whether a folder has a file of that name, of its own."""
+    try:
+        require_file(folder, name)
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return False
+    return True
+
+
+def open_file(folder: Path, name: str) -> BufferedReader:
+    """Open a file inside a folder for reading (`require_file`).
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it cannot be opened, or is no file.
+    """
+    path = require_file(folder, name)
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # it has become something else
+        file.close()
+        raise _refused(path, "it is no file any more")
+    return file
+
+
+def read_file(folder: Path, name: str, largest: int = LARGEST) -> bytes:
+    """Return what a file inside a folder holds (`require_file`).
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it cannot be read, is no file, or is too large.
+    """
+    with open_file(folder, name) as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise _refused(folder / name, f"it has more than {largest >> 20} MB")
+    return content
+
+
+def open_to_write(path: Path, mode: str) -> IO[str]:
+    """Open a text file, for `w` or `a`; a link or a pipe in its place is refused.
+
+    Raises:
+        OSError: that is so, or it cannot be opened.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+    return open(path, mode, encoding="utf-8", opener=opener)
+
+
+def require_own(folder: Path) -> None:
+    """Refuse a folder in which something leads elsewhere, before anything is written into it.
+
+    Raises:
+        OSError: the folder is a link, or there is a link in it that leads out, or a pipe.
+    """
+    if folder.is_symlink():
+        raise _refused(folder, "it is a link, and nothing is written through links; remove it")
+    inside = folder.resolve()
+    for parent, folders, names in os.walk(folder):
+        for path in (Path(parent) / name for name in (*folders, *names)):
+            kind = stat.S_IFMT(path.lstat().st_mode)
+            if kind in (stat.S_IFREG, stat.S_IFDIR):
+                continue
+            if kind == stat.S_IFLNK and _leads_into(inside, path):
+                continue  # W&B has such
+            raise _refused(
+                path, f"it is {KINDS.get(kind, 'no file')}, and nothing is written there; remove it"
+            )
+
+
+def _leads_into(folder: Path, link: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(folder)
+    except (OSError, RuntimeError):  # it leads into a circle
+        return False
 
 
 # ------------------------------------------------------------------------------------------- hashes

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from ilkd_bench.plumbing.files import open_to_write
 from ilkd_bench.plumbing.terminal import Lines
 
 log = logging.getLogger("ilkd_bench")
@@ -35,6 +37,9 @@ def terminal_lines() -> Iterator[None]:
 class RunLog(logging.FileHandler):
     """A file of log lines. On a full disk they are lost: what ends the run tells of the disk."""
 
+    def _open(self) -> Any:
+        return open_to_write(Path(self.baseFilename), self.mode)
+
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exception(), OSError):
             super().handleError(record)
@@ -57,7 +62,7 @@ def logged(run_log: Path) -> Iterator[None]:
 def crash_report(path: Path) -> Iterator[None]:
     """Have the interpreter write where it was when it crashes; remove the file where it did not."""
     try:
-        with path.open("w", encoding="utf-8") as file:
+        with open_to_write(path, "w") as file:
             faulthandler.enable(file)
             try:
                 yield

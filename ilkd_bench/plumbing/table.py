@@ -8,18 +8,12 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
+from ilkd_bench.plumbing.text import plain
+
 Row = TypeVar("Row")
 
 NARROWEST = 8
 """Letters that a folded column has at least."""
-
-
-def plain(text: str) -> str:
-    """Return a text that cannot move the cursor or begin a line."""
-    if text.isprintable():
-        return text
-    marked = "".join(c if c.isprintable() else "\n" for c in text)
-    return " ".join(part for part in marked.split("\n") if part)
 
 
 def table(
@@ -101,12 +95,12 @@ def show(lines: Sequence[str], colours: Mapping[str, str]) -> None:
         colours: word -> rich's name of its style.
     """
     if not sys.stdout.isatty():
-        print("\n".join(lines))
+        print("\n".join(map(plain, lines)))
         return
     from rich.console import Console
     from rich.text import Text
 
-    texts = [Text(line) for line in lines]
+    texts = [Text(text) for text in map(plain, lines)]
     for text in texts:
         word = text.plain.partition(" ")[0]
         text.stylize(colours.get(word, ""), 0, len(word))

@@ -11,6 +11,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ilkd_bench.plumbing.text import block
+
 
 class Terminal(Console):
     """Standard error; nothing is shown any more once nobody reads it, and the runs go on."""
@@ -69,4 +71,4 @@ class Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a message."""
-        console.print(self.format(record), soft_wrap=True, markup=False, highlight=False)
+        console.print(block(self.format(record)), soft_wrap=True, markup=False, highlight=False)

@@ -14,7 +14,8 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from ilkd_bench.data.tasks import Task, is_demo
 from ilkd_bench.plumbing import files
-from ilkd_bench.plumbing.command import run_line
+from ilkd_bench.plumbing import text as escape
+from ilkd_bench.plumbing.command import run_line, typable
 from ilkd_bench.records.public import public
 from ilkd_bench.records.read import read_record
 from ilkd_bench.settings.identity import run_id
@@ -35,7 +36,7 @@ MODEL = "FOLDER_OR_HUB_ID"
 
 def plain(value: Any) -> str:
     """Return a value as one line of text in which Markdown and HTML find nothing."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~$&!])", r"\\\1", " ".join(str(value).split()))
+    return re.sub(r"([\\`*_{}\[\]<>#|~$&!])", r"\\\1", " ".join(escape.plain(str(value)).split()))
 
 
 def card(
@@ -243,10 +244,10 @@ def _cost(record: dict[str, Any]) -> str:
 
 
 def _repeat(words: list[str] | None) -> str:
-    line = "" if words is None else run_line(words)
-    if not line or not line.isprintable():  # it is not known, or would not be one line
+    words = typable(words or ())
+    if not words or not all(word.isprintable() for word in words):
         return ""
-    return f"## Repeat it\n\nPaths are left out.\n\n```\n{line}\n```"
+    return f"## Repeat it\n\nPaths are left out.\n\n```\n{run_line(words)}\n```"
 
 
 def _licence(licence: str) -> str:

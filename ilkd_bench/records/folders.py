@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ilkd_bench.plumbing import files
 from ilkd_bench.settings.schema import SCHEMA
 
 log = logging.getLogger(__name__)
@@ -22,9 +23,9 @@ RUN_FOLDER = ("task", "pair", "method", "run")
 
 def set_aside(folder: Path) -> None:
     """Rename a run's record, if it has one, to the first free `record-<n>.json`."""
-    if (folder / "record.json").is_file():
+    if os.path.lexists(folder / "record.json"):
         number = 1
-        while (folder / f"record-{number}.json").exists():
+        while os.path.lexists(folder / f"record-{number}.json"):
             number += 1
         os.replace(folder / "record.json", folder / f"record-{number}.json")
 
@@ -49,16 +50,46 @@ class Damaged(ValueError):
     """A record that is not whole, or of a layout that this version does not know."""
 
 
+class Unreadable(Damaged):
+    """A record that may be whole, but that cannot be read here and now."""
+
+
+DEEPEST = 50
+"""Levels of lists and dictionaries in a record; those of runs have less than ten."""
+
+
+def _require_shallow(value: Any) -> None:
+    """Refuse what is nested too deeply for what works level by level."""
+    level = [value]
+    for _ in range(DEEPEST):
+        parts = [part.values() if isinstance(part, dict) else part for part in level]
+        level = [item for part in parts for item in part if isinstance(item, dict | list)]
+        if not level:
+            return
+    raise ValueError(f"more than {DEEPEST} levels lie within each other")
+
+
 def examine(folder: Path) -> dict[str, Any]:
     """Return what a run's record holds, as it was written.
 
     Raises:
         FileNotFoundError: there is none.
+        Unreadable: the disk or the rights do not let us read it.
         Damaged: there is one, but it is not whole; the message says why.
     """
     try:
-        text = (folder / "record.json").read_text(encoding="utf-8")
+        text = files.read_file(folder, "record.json").decode()
+    except FileNotFoundError:
+        raise
+    except UnicodeDecodeError as error:
+        raise Damaged(f"it is no JSON: {error}") from error
+    except OSError as error:
+        kind = Damaged if error.errno in files.NO_FILE else Unreadable
+        raise kind(f"{error.strerror or error}") from error
+    try:
         record = json.loads(text)
+        if text.count("{") + text.count("[") > DEEPEST:
+            _require_shallow(record)
         if SURROGATE.search(text):
             record = json.loads(_whole_letters(json.dumps(record, ensure_ascii=False)))
     except (ValueError, RecursionError) as error:
@@ -87,16 +118,23 @@ def run_folders(results_dir: Path) -> list[Path]:
 def _folders(parent: Path) -> list[Path]:
     try:
         with os.scandir(parent) as entries:
-            return [parent / entry.name for entry in entries if entry.is_dir()]
+            return [parent / entry.name for entry in entries if _is_folder(entry)]
     except FileNotFoundError:  # removed meanwhile
         return []
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads into a circle, or to a disk that is gone
+        return False
+
+
 def _has_record(folder: Path) -> bool:
     try:
-        os.stat(folder / "record.json")
-    except PermissionError:  # it has one for all that can be told: `examine` says more
-        return True
-    except OSError:
+        os.lstat(folder / "record.json")
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:  # it has one for all that can be told: `examine` says more
+        return True
     return True

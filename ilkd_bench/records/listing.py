@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ilkd_bench.plumbing import files
-from ilkd_bench.plumbing.command import no_runs, run_line
-from ilkd_bench.plumbing.table import plain, table
+from ilkd_bench.plumbing.command import no_runs, run_line, typable
+from ilkd_bench.plumbing.files import has_file
+from ilkd_bench.plumbing.table import table
+from ilkd_bench.plumbing.text import cell, plain
 from ilkd_bench.records.folders import Damaged, examine, run_folders
 from ilkd_bench.types import BadInput
 
@@ -82,7 +84,6 @@ def described(
     metric = monitor.rpartition("/")[2] if isinstance(monitor, str) else None
     parts = _at(record, "seconds")
     seconds = [_number(v) for v in parts.values()] if isinstance(parts, dict) else []
-    error = folder / "error.txt"
     return Listed(
         state=state,
         task=_text(_at(record, "config", "task", "name")) or task,
@@ -100,7 +101,9 @@ def described(
         id=_text(_at(record, "id")) or identity,
         reason=None if reason is None else str(reason),
         folder=str(folder),
-        error=str(error) if state == "failed" and error.is_file() else None,
+        error=str(folder / "error.txt")
+        if state == "failed" and has_file(folder, "error.txt")
+        else None,
         command=command(_at(record, "argv")),
     )
 
@@ -121,20 +124,24 @@ def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) and -1e300 < value < 1e300 else None
 
 
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+def _moment(seconds: float) -> str | None:
+    try:
+        moment = datetime.fromtimestamp(seconds)
+    except (ValueError, OverflowError, OSError):  # a file's time may be any number
+        return None
+    return moment.astimezone().isoformat(timespec="seconds")
 
 
 def command(words: Any) -> str | None:
     """Return the line that runs the words of a record; None where it has none."""
-    return run_line(words) if isinstance(words, list) else None
+    return run_line(typable(map(str, words))) if isinstance(words, list) else None
 
 
 def look(folder: Path) -> Listed | None:
     """Return the run of a folder; None if it has no record, or none any more."""
     when = None
     try:
-        when = (folder / "record.json").stat().st_mtime
+        when = (folder / "record.json").lstat().st_mtime
         record = examine(folder)
         state = record["status"]
         if state == "running" and not files.held(folder):
@@ -275,7 +282,7 @@ def as_csv(runs: Sequence[Listed]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(Listed)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(vars(run) for run in runs)
+    writer.writerows({k: cell(v) for k, v in vars(run).items()} for run in runs)
     return text.getvalue()
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
+from ilkd_bench.plumbing.command import typable
 from ilkd_bench.settings.run import SCIENCE
 
 PUBLIC = (
@@ -20,7 +21,7 @@ def public(record: dict[str, Any]) -> dict[str, Any]:
     facts = {key: _hidden(record[key]) for key in PUBLIC if key in record}
     if record.get("argv") is None:
         return facts
-    words = [word for word in map(str, record["argv"]) if _is_science(word)]
+    words = [word for word in typable(map(str, record["argv"])) if _is_science(word)]
     return facts | {"argv": [word for word in words if not is_path(word.partition("=")[2])]}
 
 

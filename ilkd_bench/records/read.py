@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import marshal
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,8 @@ from pydantic_core import PydanticCustomError
 
 from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.plumbing.files import digest, write_json
-from ilkd_bench.records.cells import setting
+from ilkd_bench.plumbing.text import plain
+from ilkd_bench.records.cells import cell, place, setting
 from ilkd_bench.records.folders import Damaged, examine, run_folders
 from ilkd_bench.records.record import Done, Record, whole_settings
 from ilkd_bench.settings.identity import run_id, upgraded
@@ -27,20 +31,21 @@ def record_of(content: dict[str, Any], folder: str = "") -> Record:
     Raises:
         Damaged: something is missing that every reader relies on; the message says what.
     """
-    config = content.get("config")
     kind: type[Record] = Record
     try:
+        config = whole_settings(content.get("config"))
         if content["schema"] != SCHEMA:
-            config = upgraded(whole_settings(config), content.get("precision"))
+            config = upgraded(config, content.get("precision"))
         if content["status"] == "done":
             kind = Done
             content = {"scores": None, "monitor": None} | content  # what is missing is a flaw
-        return kind.model_validate(content | {"config": config, "folder": folder})
+        known = {"config": config, "identity": run_id(config), "folder": folder, "mark": ""}
+        return kind.model_validate(content | known)
     except ValidationError as error:
         raise Damaged(_sentence(error)) from error
     except PydanticCustomError as flaw:
         raise Damaged(flaw.message()) from flaw
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise Damaged(f"it is not whole ({type(error).__name__}: {error})") from error
 
 
@@ -55,7 +60,7 @@ def _sentence(error: ValidationError) -> str:
 
 
 def read_record(folder: Path) -> Record | None:
-    """Return a run's record; None where there is none or it is not whole."""
+    """Return a run's record; None where there is none, or none that can be used."""
     try:
         return record_of(examine(folder))
     except (FileNotFoundError, Damaged):
@@ -63,41 +68,79 @@ def read_record(folder: Path) -> Record | None:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Write a run's record."""
+    """Write a run's record.
+
+    Raises:
+        OSError: it cannot be written, or the folder is a link.
+    """
+    if folder.is_symlink():
+        raise OSError(errno.EINVAL, "it is a link, and nothing is written through links", folder)
     write_json(folder / "record.json", record.content())
 
 
 @dataclass(frozen=True)
 class Stored:
-    """The records below a results folder, and what is wrong with others."""
+    """Some records, and what is wrong with others."""
 
     records: list[Record]
     flaws: list[str]  # one sentence for every record that cannot be used
 
 
 def load_records(results_dir: Path) -> Stored:
-    """Return every record that can be used, ordered by path, and name the others.
+    """Return every record below a results folder that can be used, and name the others."""
+    return load_some(run_folders(results_dir), results_dir)
 
-    Of several that are one run, one that is done counts, else the first.
+
+def load_some(folders: Iterable[Path], results_dir: Path) -> Stored:
+    """Return the records of some runs that can be used, ordered by path, and name the others.
+
+    Of several that are one run, one that is done counts, else the first. Runs with different
+    settings never have the same place in the tables.
+
+    Args:
+        folders: of the runs, below `results_dir`.
     """
     records: list[Record] = []
     flaws = []
-    for folder in run_folders(results_dir):
+    shared: dict[bytes, Any] = {}
+    for folder in sorted(folders):
         name = folder.relative_to(results_dir).as_posix()
         try:
-            records.append(_usable(examine(folder), name))
-        except (Damaged, FileNotFoundError, PermissionError) as error:
-            flaws.append(f"{name}: not used, {error}")
+            records.append(_usable(_sharing(examine(folder), shared), name))
+        except (Damaged, FileNotFoundError) as error:
+            flaws.append(plain(f"{name}: not used, {error}"))
     kept: dict[str, Record] = {}
     records = _precisions_known(records)
     for record in sorted(records, key=lambda record: not isinstance(record, Done)):
-        identity = record.id if record.schema_ == SCHEMA else run_id(record.config)
-        same = kept.setdefault(identity, record)
+        same = kept.setdefault(record.identity, record)
         if same is not record:
             why = "has the id of" if same.id == record.id else "is the same run as"
-            flaws.append(f"{record.folder}: not used, it {why} {same.folder}")
+            flaws.append(plain(f"{record.folder}: not used, it {why} {same.folder}"))
     counting = {record.folder for record in kept.values()}
-    return Stored([record for record in records if record.folder in counting], sorted(flaws))
+    return Stored(_marked([r for r in records if r.folder in counting]), sorted(flaws))
+
+
+SHARED = ("versions", "data", "parameters", "git", "teacher")
+"""What many records have in common besides their settings."""
+
+
+def _sharing(content: dict[str, Any], shared: dict[bytes, Any]) -> dict[str, Any]:
+    """Return a record that holds what others hold too as the same objects: memory for one of them.
+
+    Args:
+        shared: what the records before it held; is filled.
+    """
+
+    def known(value: Any) -> Any:
+        kept = isinstance(value, dict | list)
+        return shared.setdefault(marshal.dumps(value, 2), value) if kept else value
+
+    changes: dict[str, Any] = {key: known(content[key]) for key in SHARED if key in content}
+    if isinstance(content.get("config"), dict):
+        changes["config"] = {sys.intern(k): known(v) for k, v in content["config"].items()}
+    if isinstance(content.get("argv"), list):
+        changes["argv"] = [sys.intern(w) if type(w) is str else w for w in content["argv"]]
+    return content | changes
 
 
 def _usable(content: dict[str, Any], folder: str) -> Record:
@@ -108,13 +151,29 @@ def _usable(content: dict[str, Any], folder: str) -> Record:
     """
     record = record_of(content, folder)
     try:
-        identity = run_id(content["config"])
-        "".join(record.place.values()).encode()
-    except (ValueError, ArithmeticError) as error:
-        raise Damaged(f"its settings have no identity: {error}") from error
+        identity = record.identity if record.schema_ == SCHEMA else run_id(content["config"])
+        "".join((folder, *place(record.config).values())).encode()
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise Damaged(f"its settings have no place in the tables: {error}") from error
     if identity != record.id:
         raise Damaged("its settings do not give its id (was it edited by hand?)")
     return record
+
+
+def _marked(records: Sequence[Record]) -> list[Record]:
+    """Return the records, those marked whose settings differ and whose places would be the same.
+
+    What a label does not tell apart is a part of a run's identity that it does not name.
+    """
+    cells: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for record in records:
+        cells[tuple(place(record.config).values())].add(cell(record.config))
+    return [
+        record.model_copy(update={"mark": f"#{cell(record.config)[:6]}"})
+        if len(cells[tuple(place(record.config).values())]) > 1
+        else record
+        for record in records
+    ]
 
 
 def _precisions_known(records: Sequence[Record]) -> list[Record]:
@@ -145,8 +204,9 @@ def _with(record: Record, precision: str | None) -> Record:
     """Return a record with another precision in its settings; None: as it is."""
     if precision is None:
         return record
-    config = record.config | {"precision": precision}
-    return Record.model_validate(record.content() | {"config": config, "folder": record.folder})
+    return record_of(
+        record.content() | {"config": record.config | {"precision": precision}}, record.folder
+    )
 
 
 def _section(record: Record) -> str:
@@ -162,7 +222,9 @@ def finished(folder: Path) -> Done:
     """
     try:
         record = record_of(examine(folder))
-    except (Damaged, OSError) as error:
+    except FileNotFoundError as error:
+        raise BadInput(f"{folder} has no record any more") from error
+    except Damaged as error:
         raise BadInput(f"{folder}/record.json cannot be used: {error}") from error
     if isinstance(record, Done):
         return record

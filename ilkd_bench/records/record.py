@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
+from ilkd_bench.plumbing.command import typable
 from ilkd_bench.records.cells import LIMITS, SWEPT, place
 from ilkd_bench.settings.checks import is_number
 
@@ -69,9 +70,9 @@ def _unscored(monitor: Any) -> PydanticCustomError:
     return _flaw(f"it lacks the score that chose its epoch, {monitor}")
 
 
-def _kept(kind: Callable[[Any], bool], otherwise: Any) -> BeforeValidator:
+def _kept(kind: Callable[[Any], bool], otherwise: Any) -> PlainValidator:
     """Take what is of a kind; of what is not, a reader can do without."""
-    return BeforeValidator(lambda value: value if kind(value) else otherwise)
+    return PlainValidator(lambda value: value if kind(value) else otherwise)
 
 
 def _numbers(value: Any) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def _all_text(value: Any) -> bool:
 MaybeText = Annotated[str | None, _kept(lambda v: isinstance(v, str), None)]
 Words = Annotated[list[str] | None, _kept(_all_text, None)]
 MaybeNumber = Annotated[int | float | None, _kept(is_number, None)]  # an int stays one
-Numbers = Annotated[dict[str, int | float], BeforeValidator(_numbers)]
+Numbers = Annotated[dict[str, int | float], PlainValidator(_numbers)]
 Facts = Annotated[dict[str, Any], _kept(lambda v: isinstance(v, dict), {})]
 
 
@@ -97,7 +98,9 @@ class Record(BaseModel):
         id: of its settings, by the schema that it was written with.
         argv: the words that select the run.
         config: its identity as the present schema has it.
+        identity: the id that the present schema gives these settings; not in the file.
         folder: where it was found, below the results folder; not in the file.
+        mark: tells it from others whose settings have the same label; not in the file.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
@@ -107,8 +110,10 @@ class Record(BaseModel):
     status: Literal["done", "failed", "skipped", "running"]
     reason: MaybeText = None
     argv: Words = None
-    config: Annotated[dict[str, Any], BeforeValidator(whole_settings)]
+    config: Annotated[dict[str, Any], PlainValidator(whole_settings)]
+    identity: str = Field("", exclude=True)
     folder: str = Field("", exclude=True)
+    mark: str = Field("", exclude=True)
 
     @property
     def task(self) -> str:
@@ -137,12 +142,13 @@ class Record(BaseModel):
     @cached_property
     def place(self) -> dict[str, str]:
         """Its section, row and column in the tables."""
-        return place(self.config)
+        where = place(self.config)
+        return where | {"method": f"{where['method']} {self.mark}"} if self.mark else where
 
     @property
     def words(self) -> list[str]:
-        """The words that select it; none where its file has none."""
-        return self.argv or []
+        """The words that select it, as they may be typed; none where its file has none."""
+        return typable(self.argv or [])
 
     @property
     def limited(self) -> bool:
@@ -170,8 +176,8 @@ class Measured(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    scores: Annotated[dict[str, dict[str, int | float]], BeforeValidator(_scores)]
-    monitor: Annotated[str, BeforeValidator(_monitor)]
+    scores: Annotated[dict[str, dict[str, int | float]], PlainValidator(_scores)]
+    monitor: Annotated[str, PlainValidator(_monitor)]
     teacher: Facts = {}
     best_epoch: MaybeNumber = None
     data: Facts = {}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from ilkd_bench.records.cells import cell
-from ilkd_bench.records.read import read_record
+from ilkd_bench.records.read import load_some, read_record
 from ilkd_bench.records.record import Done
 from ilkd_bench.settings.run import Run
+
+log = logging.getLogger("ilkd_bench")
 
 CHECKPOINT = 7
 """Size of a run's checkpoints in students: weights and two moments of AdamW, twice while a new one
@@ -19,7 +22,8 @@ replaces the old one, and the best weights."""
 def tidy(folder: Path, rule: str) -> None:
     """Remove the students that a finished run makes superfluous; the rule `best` looks at dev.
 
-    Two runs that finish at once come to the same decision.
+    Two runs that finish at once come to the same decision. What a link leads to is left alone, and
+    so is the student of a run whose record cannot be used; that is named.
     """
     record = read_record(folder)
     if not isinstance(record, Done) or rule == "all":
@@ -27,17 +31,19 @@ def tidy(folder: Path, rule: str) -> None:
     if rule == "none":
         shutil.rmtree(folder / "student", ignore_errors=True)
         return
-    its_cell = cell(record.config)
-    siblings = {path.parent: read_record(path.parent) for path in folder.parent.glob("*/student")}
-    rivals = {
-        run: other
-        for run, other in siblings.items()
-        if isinstance(other, Done) and cell(other.config) == its_cell
-    }
-    best = max(rivals, key=lambda run: rivals[run].rank, default=folder)
-    for run in rivals:
-        if run != best:
-            shutil.rmtree(run / "student", ignore_errors=True)
+    runs = [path.parent for path in folder.parent.glob("*/student") if not path.is_symlink()]
+    stored = load_some([run for run in runs if not run.is_symlink()], folder.parent)
+    for flaw in stored.flaws:
+        log.warning("%s", flaw)
+    rivals = [
+        other
+        for other in stored.records
+        if isinstance(other, Done) and cell(other.config) == cell(record.config)
+    ]
+    best = max(rivals, key=lambda other: other.rank, default=None)
+    for other in rivals:
+        if other is not best:
+            shutil.rmtree(folder.parent / other.folder / "student", ignore_errors=True)
 
 
 def room(runs: Sequence[Run], cells: int) -> float | None:

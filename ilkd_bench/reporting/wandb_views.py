@@ -18,6 +18,7 @@ import pandas as pd
 from ilkd_bench.comparison.scores import frame
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.command import FIRST_WORDS, run_line
+from ilkd_bench.plumbing.text import plain
 from ilkd_bench.records.record import Done, Record
 from ilkd_bench.types import BadInput
 
@@ -41,15 +42,11 @@ def workspaces(records: Sequence[Record], *, entity: str, project: str) -> dict[
             "no run is done, so there is nothing to compare: run something first, e.g. "
             f"{run_line(FIRST_WORDS, 'logger=wandb')}"
         )
-    weights = {
-        record.id: record.config["method"]["weights"]
-        for record in records
-        if isinstance(record, Done)
-    }
+    terms_of = {record.id: _terms(record) for record in records if isinstance(record, Done)}
     result = {}
     for (section, task), name in _names(scores).items():
         part = scores[(scores["section"] == section) & (scores["task"] == task)]
-        terms = sorted({term for run in part["id"] for term in weights[run]})
+        terms = sorted({term for run in part["id"] for term in terms_of[run]})
         view = ws.Workspace(
             entity=entity,
             project=project,
@@ -61,6 +58,12 @@ def workspaces(records: Sequence[Record], *, entity: str, project: str) -> dict[
         )
         result[files.digest([section, task])[:11]] = view
     return result
+
+
+def _terms(record: Record) -> list[str]:
+    """Return the loss terms of a run's method, as its settings name them."""
+    weights = record.config["method"].get("weights")
+    return [plain(term) for term in weights] if isinstance(weights, dict) else []
 
 
 def sections(part: pd.DataFrame, terms: Sequence[str]) -> list[Any]:
@@ -76,19 +79,19 @@ def sections(part: pd.DataFrame, terms: Sequence[str]) -> list[Any]:
     dev = [score for score in pairs if score[0] == "dev"]
     ood = [score for score in pairs if score[0].startswith("ood/")]
     bars = [
-        wr.BarPlot(title=f"{split} {metric}", metrics=[_key(split, metric)], **grouped)
+        wr.BarPlot(title=plain(f"{split} {metric}"), metrics=[_key(split, metric)], **grouped)
         for split, metric in pairs
     ]
     domains = [_scatter(wr, x, y) for x in dev for y in ood]
     times = [
         wr.ScatterPlot(
-            title=f"{split} {metric} against seconds of training",
+            title=plain(f"{split} {metric} against seconds of training"),
             x=wr.SummaryMetric(SECONDS),
             y=wr.SummaryMetric(_key(split, metric)),
         )
         for split, metric in dev
     ]
-    epochs = [f"dev/{metric}" for _, metric in dev]
+    epochs = [plain(f"dev/{metric}") for _, metric in dev]
     epochs += [f"loss/{term}" for term in [*terms, "total"]]
     lines = [
         wr.LinePlot(title=key, x=wr.Metric("epoch"), y=[wr.Metric(key)], **grouped)
@@ -115,12 +118,12 @@ def _split_metrics(part: pd.DataFrame) -> list[tuple[str, str]]:
 
 def _key(split: str, metric: str) -> str:
     """Return the name of a final score in a run's summary (`wandb_logger.flat`)."""
-    return f"scores/{split}/{metric}"
+    return plain(f"scores/{split}/{metric}")
 
 
 def _scatter(wr: Any, x: tuple[str, str], y: tuple[str, str]) -> Any:
     return wr.ScatterPlot(
-        title=f"{' '.join(y)} against {' '.join(x)}",
+        title=plain(f"{' '.join(y)} against {' '.join(x)}"),
         x=wr.SummaryMetric(_key(*x)),
         y=wr.SummaryMetric(_key(*y)),
     )
@@ -144,16 +147,16 @@ def _runs(part: pd.DataFrame, section: str, task: str) -> Any:
 def _names(scores: pd.DataFrame) -> dict[tuple[str, str], str]:
     """Return a name per view; what it compares, and its hashes only where they tell it apart."""
     views = scores.drop_duplicates(["section", "task"]).to_dict("records")
-    plain = [
+    titles = [
         f"{view['task'].partition('#')[0]}: {view['teacher']} to {view['student']}"
         + (" (limited)" if view["limited"] else "")
         for view in views
     ]
     names = {}
-    for view, name in zip(views, plain, strict=True):
+    for view, name in zip(views, titles, strict=True):
         section, task = view["section"], view["task"]
-        mark = f" ({task.partition('#')[2]} {section})" if plain.count(name) > 1 else ""
-        names[section, task] = re.sub(r"[^\w .,:()-]", "-", name + mark)
+        mark = f" ({task.partition('#')[2]} {section})" if titles.count(name) > 1 else ""
+        names[section, task] = re.sub(r"[^\w .,:()-]", "-", plain(name + mark))
     return names
 
 

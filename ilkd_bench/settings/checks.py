@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ from pydantic import AfterValidator, PlainValidator, TypeAdapter, ValidationErro
 from pydantic_core import PydanticCustomError
 
 from ilkd_bench.plumbing.command import home
+from ilkd_bench.settings import groups
 from ilkd_bench.types import BadInput
 
 PRECISIONS = ("auto", "32-true", "16-mixed", "bf16-mixed")
@@ -65,18 +65,8 @@ def one_of(*words: str) -> PlainValidator:
     return allowed(lambda v: isinstance(v, str) and v in words, f"one of {', '.join(words)}")
 
 
-def _short(name: str) -> str:
-    if len(name.encode()) > LONGEST_NAME:
-        what = f"a word of at most {LONGEST_NAME} letters"
-        raise PydanticCustomError("allowed", "allowed is {what}", {"what": what})
-    return name
-
-
 MANY = 2**31 - 1
 """More rows, epochs or tokens than any computer sees, and a number that every library takes."""
-
-LONGEST_NAME = 100
-"""Bytes; the name of a folder has two of them and some more, and may have 255."""
 
 Seed = Annotated[int, whole(0), at_most(2**32 - 1)]
 Number = Annotated[int, whole(0), at_most(MANY)]
@@ -153,12 +143,18 @@ Name = Annotated[
     allowed(
         lambda v: (
             isinstance(v, str)
-            and re.fullmatch(r"\w[\w.+-]*", v) is not None
+            and groups.NAME.fullmatch(v) is not None
             and len(v.encode()) <= LONGEST_NAME
         ),
         f"a word of letters, digits and . _ + -, up to {LONGEST_NAME} of them",
     ),
-    AfterValidator(_short),
+]
+Target = Annotated[
+    str,
+    allowed(
+        lambda v: isinstance(v, str) and v in groups.targets(),
+        "what a YAML in conf/, or of plugins, has as _target_",
+    ),
 ]
 Precision = Annotated[str, one_of(*PRECISIONS)]
 KeepStudent = Annotated[str, one_of(*RULES)]
@@ -224,12 +220,8 @@ def refusal(error: ValidationError, *above: str) -> BadInput:
         return BadInput(f"{key} is no setting, so it would have no effect")
     found = "null" if first["input"] is None else first["input"]
     if first["type"] == "allowed":
-<<<<<<< HEAD
         return BadInput(f"{key}={found}: {first['msg']}")
-=======
-        return BadInput(f"{key}={first['input']}: {first['msg']}")
     if first["type"] == "argument":
         return BadInput(f"{key}.{first['msg']}")
->>>>>>> wip-planning
     what = KINDS.get(first["type"], first["msg"][:1].lower() + first["msg"][1:])
     return BadInput(f"{key}={found}: allowed is {what}")

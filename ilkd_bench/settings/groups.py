@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import OmegaConf
 
 from ilkd_bench.types import BadInput
@@ -19,6 +20,10 @@ ROOT = PACKAGE if (PACKAGE / "conf").is_dir() else PACKAGE.parent
 
 CHOICES = frozenset(path.name for path in (ROOT / "conf").iterdir() if path.is_dir())
 """The groups of which a run has one choice each."""
+NAME = re.compile(r"\w[\w.+-]*")
+"""What a task, teacher, student or method is called: it becomes the name of files and folders."""
+
+YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 PLUGINS = "ILKD_BENCH_PLUGINS"
 """The environment variable that names the folder of plugins in use (`settings.plugins`)."""
@@ -37,7 +42,13 @@ def student_settings(name: str) -> dict[str, Any]:
 
 
 def defaults(group: str, name: str) -> dict[str, Any]:
-    """Return the settings of a YAML in conf/; empty if there is none (any more)."""
+    """Return the settings of a YAML in conf/; empty if there is none (any more).
+
+    Args:
+        name: of the YAML; it may come from anybody's record.
+    """
+    if NAME.fullmatch(name) is None:
+        return {}
     return _defaults(group, name, os.environ.get(PLUGINS))
 
 
@@ -45,7 +56,7 @@ def defaults(group: str, name: str) -> dict[str, Any]:
 def _defaults(group: str, name: str, plugins: str | None) -> dict[str, Any]:
     for folder in folders(plugins):
         path = folder / group / f"{name}.yaml"
-        if path.is_file():
+        if os.path.isfile(path):  # false also where the name is too long for one
             settings: Any = OmegaConf.load(path)
             bases = [base for base in settings.pop("defaults", ()) if isinstance(base, str)]
             above = [_defaults(group, base, plugins) for base in bases if base != "_self_"]
@@ -99,12 +110,35 @@ def folders(plugins: str | None) -> list[Path]:
     return [ROOT / "conf", conf]
 
 
+CONSTRUCTED = ("teacher", "student", "method")
+"""Groups whose YAMLs name by `_target_` what is constructed."""
+
+
+def targets() -> frozenset[str]:
+    """Return all that `_target_` may name: what a YAML of conf/, or of the plugins in use, does.
+
+    A record, a file beside it, or a word that was typed adds nothing to them.
+    """
+    return _targets(os.environ.get(PLUGINS))
+
+
+@cache
+def _targets(plugins: str | None) -> frozenset[str]:
+    files = [path for f in folders(plugins) for g in CONSTRUCTED for path in (f / g).glob("*.yaml")]
+    loaded = [yaml.load(path.read_text(encoding="utf-8"), YAML) for path in files]
+    return frozenset(str(part["_target_"]) for part in loaded if "_target_" in part)
+
+
 def resolve(target: str) -> Any:
     """Return what a `_target_` names.
 
     Raises:
-        BadInput: it cannot be imported, for whatever reason.
+        BadInput: no YAML names it, or it cannot be imported, for whatever reason.
     """
+    if target not in targets():
+        raise BadInput(
+            f"_target_={target}: no YAML in conf/ names it, nor one of the plugins in use"
+        )
     try:
         return pkgutil.resolve_name(target)
     except Exception as error:

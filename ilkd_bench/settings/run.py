@@ -39,6 +39,7 @@ from ilkd_bench.settings.checks import (
     Ratio,
     Seed,
     Size,
+    Target,
     Text,
     TextOrNone,
     arguments,
@@ -56,13 +57,30 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _names_code(value: Any) -> bool:
+    if isinstance(value, dict):
+        return "_target_" in value or any(map(_names_code, value.values()))
+    return isinstance(value, list | tuple) and any(map(_names_code, value))
+
+
 class Constructed(Frozen):
     """What `_target_` constructs; keys that are not declared are its arguments."""
 
     model_config = ConfigDict(extra="allow")
 
     name: Name
-    constructor: str = Field(alias="_target_")
+    constructor: Target = Field(alias="_target_")
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse places of code within the arguments.
+
+        Raises:
+            BadInput: there is one.
+        """
+        if _names_code(self.arguments):
+            raise BadInput(
+                f"{self.name}: _target_ stands within a setting, which constructs nothing"
+            )
 
     @property
     def arguments(self) -> dict[str, Any]:

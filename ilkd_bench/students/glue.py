@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ilkd_bench.data import tasks
 from ilkd_bench.data.tasks import Task, TextRows
 from ilkd_bench.plumbing import terminal
-from ilkd_bench.plumbing.command import complain, no_runs
+from ilkd_bench.plumbing.command import complain, no_runs, say
 from ilkd_bench.plumbing.files import whole_file
 from ilkd_bench.records.read import load_records
 from ilkd_bench.records.record import Done, Record
@@ -249,7 +249,7 @@ def submission(args: argparse.Namespace) -> list[str]:
         answers[item.sheet.file] = answer(
             item, **how, accelerator=args.accelerator, heading=heading
         )
-        print(described(item))
+        say(described(item))
     problems = [
         f"{sheet.file} has {len(answers[sheet.file])} rows, the server expects {sheet.rows}"
         for sheet in SHEETS
@@ -258,12 +258,12 @@ def submission(args: argparse.Namespace) -> list[str]:
     for sheet in SHEETS:
         if sheet.file in missing and args.placeholder:
             answers[sheet.file] = placeholder(sheet)
-            print(f"{sheet.file:<12} {sheet.rows} rows, placeholder: {missing[sheet.file]}")
+            say(f"{sheet.file:<12} {sheet.rows} rows, placeholder: {missing[sheet.file]}")
         elif sheet.file in missing:
             problems.append(
                 f"{sheet.file} is missing: {missing[sheet.file]} (--placeholder fills it with a "
                 "constant answer)"
             )
     write_zip(args.out, answers)
-    print(f"submission: {args.out}, {len(answers)} of {len(SHEETS)} files")
+    say(f"submission: {args.out}, {len(answers)} of {len(SHEETS)} files")
     return problems

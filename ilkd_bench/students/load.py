@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ilkd_bench.plumbing.command import run_line
+from ilkd_bench.plumbing.files import has_file
 from ilkd_bench.records.record import Record
 from ilkd_bench.types import BadInput
 
@@ -20,7 +21,7 @@ def require_student(folder: Path, record: Record) -> None:
     Raises:
         BadInput: that is so; the message has the line that makes it again.
     """
-    if not (folder / "student" / "model.safetensors").is_file():
+    if not has_file(folder, "student/model.safetensors"):
         raise BadInput(
             f"the student of run {record.id} was not kept ({folder}/student). Make it again: "
             f"{run_line(record.words, 'force=true', 'keep_student=all')}"

@@ -51,8 +51,7 @@ def choose(
 
 def who(record: Record) -> tuple[str, str, str]:
     """Return teacher, student and method, the latter with what differs from its YAML."""
-    config = record.config
-    return config["teacher"]["name"], config["student"]["name"], cells.place(config)["method"]
+    return record.teacher_name, record.student, record.place["method"]
 
 
 def _only(records: list[Done], key: str, name: str | None) -> list[Done]:

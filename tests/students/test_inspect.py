@@ -20,6 +20,7 @@ from ilkd_bench import analyse
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import attempt
 from ilkd_bench.records.read import load_records
+from ilkd_bench.settings import identity
 from ilkd_bench.students import inspect, similarity
 from ilkd_bench.types import Outputs
 
@@ -186,6 +187,11 @@ def results(made: Path, tmp_path: Path) -> Path:
     return tmp_path / "results"
 
 
+@pytest.fixture
+def places(made: Path) -> inspect.Places:
+    return inspect.Places(None, made / "cache")
+
+
 def folder_of(results: Path, method: str) -> Path:
     (found,) = results.glob(f"runs/*/*/{method}/s*")
     return found
@@ -193,9 +199,9 @@ def folder_of(results: Path, method: str) -> Path:
 
 @pytest.mark.runs
 def test_runs_are_analysed_once_and_alike(
-    results: Path, capsys: pytest.CaptureFixture[str]
+    results: Path, made: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = ["--results-dir", str(results), "--rows", "20"]
+    where = ["--results-dir", str(results), "--rows", "20", "--cache-dir", str(made / "cache")]
     assert analyse.main(where) == 0
     assert "3 runs: 2 analysed, 1 left out" in capsys.readouterr().out
     alp, pkd = (folder_of(results, m) / "analysis" for m in ("alp", "pkd"))
@@ -217,7 +223,7 @@ def test_runs_are_analysed_once_and_alike(
 
 @pytest.mark.runs
 def test_the_numbers_are_those_of_the_stored_student_and_the_fine_tuned_teacher(
-    made: Path, results: Path
+    made: Path, results: Path, places: inspect.Places
 ) -> None:
     """Both models are loaded by transformers alone, and read the rows one at a time."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -226,9 +232,8 @@ def test_the_numbers_are_those_of_the_stored_student_and_the_fine_tuned_teacher(
 
     record = next(r for r in load_records(results).records if r.method == "pkd")
     folder = results / record.folder
-    job = inspect.job_of(record, None, None)
-    tables = inspect.analyse(job, folder, rows=6, seed=5)
-    task = job.run.task
+    tables = inspect.analyse(record, folder, places, rows=6, seed=5)
+    task = tasks.Task(**record.config["task"])
     dev = tasks.read(task, "dev", data_dir=None, limit=64)
     chosen = np.sort(np.random.default_rng(5).permutation(64)[:6])
     (teacher,) = (made / "cache/teachers").glob("*/model.safetensors")
@@ -281,18 +286,74 @@ def test_the_mean_attention_counts_every_row_once() -> None:
 
 @pytest.mark.runs
 def test_what_cannot_be_analysed_is_told_and_the_others_go_on(
-    results: Path, capsys: pytest.CaptureFixture[str]
+    results: Path, made: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pkd = folder_of(results, "pkd")
-    record = json.loads((pkd / "record.json").read_text())
-    record["argv"].append("lr=0.5")
-    write_record(pkd, record)
-    assert analyse.main(["--results-dir", str(results), "--rows", "5"]) == 1
+    (pkd / "student/model.safetensors").write_bytes(b"no weights")
+    where = ["--results-dir", str(results), "--rows", "5"]
+    assert analyse.main([*where, "--cache-dir", str(made / "cache")]) == 1
     shown = capsys.readouterr()
     assert "1 analysed" in shown.out and "1 failed" in shown.out and "1 left out" in shown.out
-    assert "gives another run today" in shown.err
+    assert "cannot be loaded" in shown.err
     assert "keep_student=all force=true" in shown.err
     assert not (pkd / "analysis").exists()
+
+
+HOSTILE = "an_executed_file"
+
+
+@pytest.mark.runs
+def test_what_a_record_names_is_neither_run_nor_written_to(
+    results: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Code in argv, settings and the student's folder, and places to write to."""
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / HOSTILE)!r}, 'w')")
+    pkd = folder_of(results, "pkd")
+    record = json.loads((pkd / "record.json").read_text())
+    record["argv"] += [
+        *("method._target_=evil.run", "student={_target_: evil.run}", f"plugins={tmp_path}"),
+        *(
+            "hydra.launcher._target_=evil.run",
+            f"cache_dir={tmp_path}/c",
+            f"results_dir={tmp_path}/r",
+        ),
+    ]
+    record["config"]["method"]["_target_"] = "evil.run"
+    record["id"] = identity.run_id(record["config"])
+    write_record(pkd, record)
+    path = pkd / "student/config.json"
+    model = json.loads(path.read_text()) | {"auto_map": {"AutoConfig": "evil.Config"}}
+    path.write_text(json.dumps(model))
+    (pkd / "student/evil.py").write_text((tmp_path / "evil.py").read_text())
+    before = sorted(path for path in tmp_path.rglob("*") if not path.is_relative_to(results))
+    where = ["--results-dir", str(results), "--rows", "5", "--cache-dir", str(made / "cache")]
+    assert analyse.main(where) == 0
+    assert "2 analysed" in capsys.readouterr().out
+    assert before == sorted(p for p in tmp_path.rglob("*") if not p.is_relative_to(results))
+
+
+@pytest.mark.runs
+def test_what_is_not_stored_is_named_and_nothing_is_trained(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = tmp_path / "empty"
+    assert analyse.main(["--results-dir", str(results), "--cache-dir", str(cache)]) == 1
+    said = capsys.readouterr()
+    assert said.err.count("its teacher tiny12-demo_sentiment-") == 2
+    assert f"is not in {cache}/teachers: give --cache-dir" in said.err
+    assert not list(cache.rglob("*.safetensors"))
+
+
+@pytest.mark.runs
+def test_a_folder_with_links_is_not_analysed(
+    results: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (folder_of(results, "pkd") / "analysis").symlink_to(tmp_path / "mine")
+    where = ["--results-dir", str(results), "--rows", "5", "--cache-dir", str(made / "cache")]
+    assert analyse.main(where) == 1
+    assert "analysis: it is a link" in capsys.readouterr().err
+    assert list((tmp_path / "mine").iterdir()) == []
 
 
 def test_unknown_ids_and_empty_folders_are_refused(

@@ -173,7 +173,7 @@ FIGURES = (
 
 def subtitles(records: Records) -> dict[str, str]:
     """Return for each section its pair, its settings, and whether its runs are limited."""
-    settings = {cells.place(r.config)["section"]: cells.setting(r.config) for r in records}
+    settings = {r.place["section"]: cells.setting(r.config) for r in records}
     texts = {}
     for section, setting in settings.items():
         pair = _pair(setting)

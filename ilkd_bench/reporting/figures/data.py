@@ -6,12 +6,18 @@ row says which section, pair and task it belongs to. No drawing here, and no tor
 
 from __future__ import annotations
 
+import io
+import math
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ilkd_bench.comparison import scores
+from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.command import line
 from ilkd_bench.records.record import Done, Record
 from ilkd_bench.types import BadInput
@@ -36,24 +42,61 @@ def runs(records: Records) -> pd.DataFrame:
     return runs.assign(
         chosen=runs["chosen"].notna(),
         folder=[by_id[i].folder for i in runs["id"]],
-        seconds=[by_id[i].seconds["train"] for i in runs["id"]],
+        seconds=[by_id[i].seconds.get("train", math.nan) for i in runs["id"]],
     )
 
 
-def _read(path: Path, columns: Sequence[str], again: str) -> pd.DataFrame:
-    """Read a run's CSV.
+TEXT = ("pooling", "plane", "model", "label")
+COUNTS = ("epoch", "student_layer", "teacher_layer", "layer", "row")
+LAYERS = re.compile(r"\d{1,3}( \d{1,3})*")
+DEEPEST = 200
+"""Layers of a model that a figure has room for."""
+
+
+def _read(folder: Path, name: str, columns: Sequence[str], again: str) -> pd.DataFrame:
+    """Read a run's CSV; a number that is none (of a loss that has diverged) is missing.
 
     Raises:
         BadInput: it is not what this version writes.
     """
+    path = folder / name
     try:
-        table = pd.read_csv(path, dtype={"layers": str})
-    except ValueError as error:  # no columns, or no CSV
+        table = pd.read_csv(io.BytesIO(files.read_file(folder, name)), dtype={"layers": str})
+    except OSError as error:
+        raise BadInput(f"{path} cannot be used, {error.strerror}: {again}") from error
+    except (ValueError, OverflowError) as error:  # no columns, or no CSV
         raise BadInput(f"{path} is damaged ({error}): {again}") from error
     lacking = [column for column in columns if column not in table]
     if lacking:
         raise BadInput(f"{path} has no column {', '.join(lacking)}: {again}")
+    for column in table:
+        problem = _flaw(table, str(column), columns)
+        if problem:
+            raise BadInput(f"{path} is damaged, {problem} in its column {column}: {again}")
     return table
+
+
+def _flaw(table: pd.DataFrame, column: str, columns: Sequence[str]) -> str:
+    """Return what is wrong with a column, and make its values numbers where they must be some."""
+    if column == "layers":
+        return "" if table[column].dropna().map(_drawn).all() else "there are no layers"
+    if column in TEXT or not (column in columns or column.startswith(("loss/", "dev/"))):
+        return ""
+    numbers = pd.to_numeric(table[column], errors="coerce").astype(float)
+    if (numbers.isna() & table[column].notna()).any():
+        return "there is text"
+    numbers = numbers.where(np.isfinite(numbers))
+    if column in COUNTS:
+        most = DEEPEST if column.endswith("layer") else 2**31
+        if not numbers.between(0, most).all() or (numbers % 1 != 0).any():
+            return "there are no counts"
+    table[column] = numbers.astype(int) if column in COUNTS else numbers
+    return ""
+
+
+def _drawn(text: str) -> bool:
+    numbers = text.split() if LAYERS.fullmatch(text) else []
+    return bool(numbers) and all(int(number) <= DEEPEST for number in numbers)
 
 
 def _collect(
@@ -62,9 +105,9 @@ def _collect(
     """Join the CSVs of that name of some runs, each row with its run."""
     parts = []
     for run in runs.to_dict("records"):
-        path = results_dir / str(run["folder"]) / name
-        if path.is_file():
-            part = _read(path, columns, again)
+        folder = results_dir / str(run["folder"])
+        if os.path.lexists(folder / name):
+            part = _read(folder, name, columns, again)
             parts.append(part.assign(**{key: run[key] for key in [*RUN, "chosen"]}))
     if not parts:
         return pd.DataFrame(columns=[*RUN, "chosen", *columns])
@@ -89,7 +132,7 @@ def _over_seeds(table: pd.DataFrame, keys: Sequence[str], values: Sequence[str])
 
 # ------------------------------------------------------------------------------ what models show
 
-LAYERS = ["pooling", "student_layer", "teacher_layer"]
+PAIR = ["pooling", "student_layer", "teacher_layer"]
 
 
 def cosine(results_dir: Path, records: Records) -> pd.DataFrame:
@@ -104,7 +147,7 @@ def cka(results_dir: Path, records: Records) -> pd.DataFrame:
 
 def _all_pairs(results_dir: Path, records: Records, value: str) -> pd.DataFrame:
     table = _over_seeds(
-        _analysed(results_dir, records, "similarity", [*LAYERS, value]), LAYERS, [value]
+        _analysed(results_dir, records, "similarity", [*PAIR, value]), PAIR, [value]
     )
     defined = table.groupby([*GROUP, "pooling"])[value].transform("count") > 0
     return table[defined].reset_index(drop=True)  # unequal widths have no cosine
@@ -112,21 +155,21 @@ def _all_pairs(results_dir: Path, records: Records, value: str) -> pd.DataFrame:
 
 def paper_pairs(results_dir: Path, records: Records) -> pd.DataFrame:
     """Return the cosine of RAIL-KD's three pairs of layers, of every run."""
-    table = _analysed(results_dir, records, "similarity", [*LAYERS, "cosine"])
+    table = _analysed(results_dir, records, "similarity", [*PAIR, "cosine"])
     pairs = zip(table["student_layer"], table["teacher_layer"], strict=True)
     in_paper = pd.Series([pair in PAPER_PAIRS for pair in pairs], table.index, dtype=bool)
-    return _ordered(table[in_paper].dropna(subset="cosine"), LAYERS)
+    return _ordered(table[in_paper].dropna(subset="cosine"), PAIR)
 
 
 def distance(results_dir: Path, records: Records) -> pd.DataFrame:
     """Return the distance of every student layer to its teacher layer under PKD's skip map."""
-    table = _analysed(results_dir, records, "similarity", [*LAYERS, "distance"])
+    table = _analysed(results_dir, records, "similarity", [*PAIR, "distance"])
     by = table.groupby("id")
     n, m = by["teacher_layer"].transform("max"), by["student_layer"].transform("max")
     layer = table["student_layer"]
     counterpart = table["teacher_layer"] == layer * n // m
     pairs = table[counterpart & (layer > 0) & (layer < m)]
-    return _ordered(pairs.dropna(subset="distance"), LAYERS)
+    return _ordered(pairs.dropna(subset="distance"), PAIR)
 
 
 def attention(results_dir: Path, records: Records) -> pd.DataFrame:
@@ -175,7 +218,7 @@ def seeds(results_dir: Path, records: Records) -> pd.DataFrame:
 def time(results_dir: Path, records: Records) -> pd.DataFrame:
     """Return the mean score on dev and the mean training seconds of every cell."""
     dev = seeds(results_dir, records).query("split == 'dev'")
-    table = dev.merge(runs(records)[["id", "seconds"]], on="id")
+    table = dev.merge(runs(records)[["id", "seconds"]].dropna(), on="id")
     by = table.groupby([*GROUP, "metric"], as_index=False, sort=True)
     return by.agg(
         seconds=("seconds", "mean"), score=("value", "mean"), std=("value", "std"), n=("id", "size")

@@ -19,6 +19,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from ilkd_bench.plumbing.text import plain
+
 BLUE, ORANGE, INK = "#0072B2", "#D55E00", "#222222"
 COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
@@ -74,7 +76,8 @@ def place(figure: Figure) -> None:
 
 def wrapped(text: str, width: int) -> str:
     """Break a name into lines, inside a word where there is no other way."""
-    return "\n".join(textwrap.wrap(text, max(width, 8), break_on_hyphens=False)) or text
+    shown = plain(text)
+    return "\n".join(textwrap.wrap(shown, max(width, 8), break_on_hyphens=False)) or shown
 
 
 def empty(across: float, down: float, title: str) -> Figure:

@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing import text as escape
 from ilkd_bench.reporting.figures import style
 from ilkd_bench.reporting.figures.catalogue import Entry, parts, subtitles, title
 from ilkd_bench.reporting.figures.data import Records
@@ -33,17 +34,17 @@ def write(
         BadInput: a file that it is made of is damaged.
     """
     folder = results_dir / "figures"
-    table = entry.prepare(results_dir, records)
     for form in ("svg", "pdf", "png", "csv"):  # of runs that are gone, or named more shortly
         for old in (*folder.glob(f"{entry.name}--*.{form}"), folder / f"{entry.name}.{form}"):
             old.unlink(missing_ok=True)
+    table = entry.prepare(results_dir, records)
     written: list[Path] = []
     if table.empty:
         return written
     texts = subtitles(records)
     for words, part in parts(table, entry.apart):
-        stem = "--".join([entry.name, *words])
-        text = part.to_csv(index=False, float_format="%.9g", lineterminator="\n")
+        stem = "--".join([entry.name, *map(escape.file_name, words)])
+        text = escape.csv(part, float_format="%.9g")
         files.write_text(folder / f"{stem}.csv", text)
         with style.style():
             figure = entry.draw(part, title(entry, part, texts[part["section"].iloc[0]]))

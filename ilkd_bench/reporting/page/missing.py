@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ilkd_bench.comparison.results import Results
+from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.records import listing
 from ilkd_bench.records.listing import Listed
@@ -47,8 +47,8 @@ def unfinished(results: Results) -> list[tuple[Listed, str]]:
 
 def _traceback(folder: Path) -> str:
     try:
-        lines = (folder / "error.txt").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # there is none: the process was killed
+        lines = files.read_file(folder, "error.txt").decode("utf-8", "replace").splitlines()
+    except OSError:  # there is none, since the process was killed; or it is no file
         return ""
     return "\n".join(lines[-ERROR_LINES:])
 
@@ -62,7 +62,7 @@ def missing(results: Results, names: Mapping[str, str]) -> list[Gap]:
             place = record.place
             reason = f"{record.status}: {record.reason or 'no reason given'}"
             reasons.setdefault((place["section"], place["method"], place["task"]), reason)
-    words = {record.id: record.argv for record in results.records}
+    words = {record.id: record.words for record in results.records}
     for section, runs in results.runs.groupby("section", sort=False):
         seeds = {int(seed) for seed in runs["seed"]}
         cells = {key: cell for key, cell in runs.groupby(["method", "task"])}
@@ -80,8 +80,8 @@ def missing(results: Results, names: Mapping[str, str]) -> list[Gap]:
     return gaps
 
 
-def _filling(words: Any, seeds: Iterable[int]) -> str | None:
-    """Return the command of a run with other seeds."""
-    if not isinstance(words, list):
+def _filling(words: Sequence[str], seeds: Iterable[int]) -> str | None:
+    """Return the command of a run with other seeds; None where its words are not known."""
+    if not words:
         return None
     return run_line(["-m", *words], f"seed={','.join(map(str, seeds))}")

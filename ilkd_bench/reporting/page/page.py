@@ -22,6 +22,7 @@ import jinja2
 from markupsafe import Markup
 
 from ilkd_bench.comparison.results import Results
+from ilkd_bench.plumbing import files
 from ilkd_bench.records.record import Done
 from ilkd_bench.reporting.page import missing, sentences
 from ilkd_bench.reporting.page.rows import Score, details, environment, section_names, tried
@@ -205,7 +206,10 @@ def pictures(folder: Path) -> list[Picture]:
     """Return every SVG of a folder, ordered by name."""
     figures = []
     for path in sorted(folder.glob("*.svg")):
-        content = path.read_bytes()
+        try:
+            content = files.read_file(folder, path.name)
+        except OSError:  # no file: it is no figure of ours
+            continue
         address = f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
         figures.append(Picture(path.name, picture_title(path.stem, content), address))
     return figures

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ import pandas as pd
 
 from ilkd_bench.comparison import scores
 from ilkd_bench.comparison.results import Results
+from ilkd_bench.plumbing import text as escape
 
 
 def cells(results: Results, rows: pd.DataFrame) -> list[Cell]:
@@ -90,44 +90,44 @@ class Grid:
         return not any(cell.ids for row in self.rows.values() for cell in row.values())
 
 
-def text(
-    grid: Grid, escape: Callable[[str], str] = str, bold: Callable[[str], str] = str
+def texts(
+    grid: Grid, escaped: Callable[[str], str] = str, bold: Callable[[str], str] = str
 ) -> pd.DataFrame:
     """Return the table's text, escaped for a format, the best cells made bold."""
 
     def formatted(cell: Cell | None) -> str:
         if cell is None:
-            return escape(DASH)
-        return bold(escape(str(cell))) if cell.best else escape(str(cell))
+            return escaped(DASH)
+        return bold(escaped(str(cell))) if cell.best else escaped(str(cell))
 
     body = [[formatted(row.get(column)) for column in grid.columns] for row in grid.rows.values()]
-    frame = pd.DataFrame(body, columns=[escape(c) for c in grid.columns], dtype=str)
-    labels = [escape(label) for label in grid.rows]
-    frame.insert(0, escape(grid.corner), labels, allow_duplicates=True)
+    frame = pd.DataFrame(body, columns=[escaped(c) for c in grid.columns], dtype=str)
+    labels = [escaped(label) for label in grid.rows]
+    frame.insert(0, escaped(grid.corner), labels, allow_duplicates=True)
     return frame
 
 
 def csv(grid: Grid) -> str:
     """Return the table as comma-separated values: the text of its cells, without markup."""
-    return str(text(grid).to_csv(index=False))
+    return escape.csv(texts(grid))
 
 
 def markdown(grid: Grid, level: int = 1) -> str:
     """Return the table as Markdown (GitHub's), with its title, caption and notes."""
-    frame = text(grid, escape_markdown, lambda cell: f"**{cell}**")
+    frame = texts(grid, escape.markdown, lambda cell: f"**{cell}**")
     table = frame.to_markdown(index=False, disable_numparse=True)
-    parts = [f"{'#' * level} {escape_markdown(grid.title)}", escape_markdown(grid.caption), table]
-    parts += [escape_markdown(note) for note in grid.notes]
+    parts = [f"{'#' * level} {escape.markdown(grid.title)}", escape.markdown(grid.caption), table]
+    parts += [escape.markdown(note) for note in grid.notes]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def latex(grid: Grid) -> str:
     """Return the table as LaTeX for the package booktabs; it compiles by itself in any document."""
-    frame = text(grid, _latex, lambda cell: rf"\textbf{{{cell}}}")
+    frame = texts(grid, escape.latex, lambda cell: rf"\textbf{{{cell}}}")
     lines = [
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_latex(f'{grid.title}. {grid.caption}')}}}",
+        rf"\caption{{{escape.latex(f'{grid.title}. {grid.caption}')}}}",
         rf"\begin{{tabular}}{{l{'r' * len(grid.columns)}}}",
         r"\toprule",
         " & ".join(frame.columns) + r" \\",
@@ -135,7 +135,7 @@ def latex(grid: Grid) -> str:
         *(" & ".join(row) + r" \\" for row in frame.itertuples(index=False)),
         r"\bottomrule",
         r"\end{tabular}",
-        *(rf"\par\smallskip\footnotesize {_latex(note)}" for note in grid.notes),
+        *(rf"\par\smallskip\footnotesize {escape.latex(note)}" for note in grid.notes),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
@@ -143,14 +143,14 @@ def latex(grid: Grid) -> str:
 
 def page(grid: Grid) -> str:
     """Return the table as a fragment of HTML: a `table` with caption, header cells and notes."""
-    frame = text(grid, html.escape, lambda cell: f"<strong>{cell}</strong>")
+    frame = texts(grid, escape.html, lambda cell: f"<strong>{cell}</strong>")
     head = "".join(f'<th scope="col">{column}</th>' for column in frame.columns)
     body = "\n".join(
         f'<tr><th scope="row">{row[0]}</th>' + "".join(f"<td>{c}</td>" for c in row[1:]) + "</tr>"
         for row in frame.itertuples(index=False)
     )
-    caption = html.escape(f"{grid.title}. {grid.caption}")
-    notes = "".join(f"<p>{html.escape(note)}</p>\n" for note in grid.notes)
+    caption = escape.html(f"{grid.title}. {grid.caption}")
+    notes = "".join(f"<p>{escape.html(note)}</p>\n" for note in grid.notes)
     return (
         f"<table>\n<caption>{caption}</caption>\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody>\n</table>\n{notes}"
@@ -164,30 +164,3 @@ FORMATS: dict[str, Callable[[Grid], str]] = {
     "html": page,
 }
 """Suffix of a file -> what writes it."""
-
-_SPECIAL_LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{sign: rf"\{sign}" for sign in "&%$#_"},
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\symbol{34}",
-    "±": r"$\pm$",
-    "→": r"$\rightarrow$",
-    DAGGER: r"$\dagger$",
-    DASH: "--",
-}
-
-
-def _latex(text: str) -> str:
-    return "".join(_SPECIAL_LATEX.get(sign, sign) for sign in " ".join(text.split()))
-
-
-def escape_markdown(text: str) -> str:
-    """Return text without what would start a cell, a tag, a link or an emphasis in Markdown."""
-    escaped = "".join(f"\\{sign}" if sign in "\\|*[]`" else sign for sign in " ".join(text.split()))
-    return escaped.replace("&", "&amp;").replace("<", "&lt;")

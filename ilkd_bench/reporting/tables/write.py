@@ -12,9 +12,10 @@ from pathlib import Path
 
 from ilkd_bench.comparison.results import Results
 from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing import text as escape
 from ilkd_bench.reporting.tables import claims, overview, paper_tables, papers, published
 from ilkd_bench.reporting.tables.controls import layer_choice
-from ilkd_bench.reporting.tables.grid import FORMATS, Grid, escape_markdown, markdown
+from ilkd_bench.reporting.tables.grid import FORMATS, Grid, markdown
 
 SUMMARY = "teacher student method task split metric lr batch_size mean std n ids".split()
 
@@ -31,8 +32,8 @@ def write(results: Results, tables: Iterable[papers.Table]) -> tuple[str, list[s
         summary["task"].str.split("#", expand=True, n=1).reindex(columns=[0, 1])
     )
     columns = [*SUMMARY, "low", "high", "limited", "section", "data"]
-    files.write_text(folder / "summary.csv", summary[columns].to_csv(index=False))
-    files.write_text(folder / "comparisons.csv", results.compared.to_csv(index=False))
+    files.write_text(folder / "summary.csv", escape.csv(summary[columns]))
+    files.write_text(folder / "comparisons.csv", escape.csv(results.compared))
     text = as_markdown(results)
     files.write_text(folder / "overview.md", text)
     written = []
@@ -55,7 +56,7 @@ def as_markdown(results: Results) -> str:
     """Return the overview of all results."""
     parts = ["# Results\n"]
     for title, introduction, grids in overview.sections(results):
-        parts.append(f"## {escape_markdown(title)}\n\n{escape_markdown(introduction)}\n")
+        parts.append(f"## {escape.markdown(title)}\n\n{escape.markdown(introduction)}\n")
         parts += [markdown(grid, level=3) for grid in grids]
-    parts += [f"{escape_markdown(note)}\n" for note in overview.notes(results)]
+    parts += [f"{escape.markdown(note)}\n" for note in overview.notes(results)]
     return "\n".join(parts)
