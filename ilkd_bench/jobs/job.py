@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from ilkd_bench.plumbing import files, processes, terminal
+from ilkd_bench.plumbing.command import reason
 from ilkd_bench.plumbing.hardware import precision_used
 from ilkd_bench.plumbing.logs import crash_report, hush, logged, remove_empty, terminal_lines
 from ilkd_bench.records import retention
@@ -105,33 +106,42 @@ def execute(job: Job, heading: str = "", *, wait: bool = True) -> Record | None:
     Args:
         heading: what to show above the run's bar.
         wait: where another process is at the run; else None is returned.
+
+    Raises:
+        OSError: no process can be started for the run, which stays as it is.
     """
+    before = read_record(job.folder)
     code = processes.alone(attempt, job, heading, wait)
     if code == HELD and not wait:
         return None
     record = read_record(job.folder) or job.record
-    return record if code == 0 and record.status != "running" else _died(job, code)
+    if code == 0 and record.status != "running":
+        return record
+    return _died(job, code, before)
 
 
-def _died(job: Job, code: int) -> Record:
-    """Record the end of a run whose process could not do so itself."""
+def _died(job: Job, code: int, before: Record | None) -> Record:
+    """Record the end of a run whose process could not do so itself.
+
+    Args:
+        before: the record before the process was started. A forced run that has not got to a new
+            one did not begin: that is a failure, and what was stored stays.
+    """
     with terminal_lines():
         try:
             with files.locked(job.folder, f"another process is at {job.folder}"):
-                return _record_death(job, processes.cause(code))
+                record = read_record(job.folder) or job.record
+                failed = job.record_with(status="failed", reason=processes.cause(code))
+                if record.status == "running":
+                    remove_empty(job.folder / "error.txt")
+                    _write(write_record, job.folder, failed)
+                elif not job.run.force or record != before:
+                    return record  # another process did the run meanwhile
+                log.error(summary(failed, job.folder))
+                return failed
         except OSError as error:  # not even the lock can be made
-            log.error("%s: %s", job.folder, error)
-            return job.record_with(status="failed", reason=str(error))
-
-
-def _record_death(job: Job, reason: str) -> Record:
-    record = read_record(job.folder) or job.record
-    if record.status == "running":  # else another process did the run meanwhile
-        record = job.record_with(status="failed", reason=reason)
-        remove_empty(job.folder / "error.txt")
-        _write(write_record, job.folder, record)
-        log.error(summary(record, job.folder))
-    return record
+            log.error("%s: %s", job.folder, reason(error))
+            return job.record_with(status="failed", reason=reason(error))
 
 
 def attempt(job: Job, heading: str = "", wait: bool = True) -> None:
@@ -148,7 +158,7 @@ def attempt(job: Job, heading: str = "", wait: bool = True) -> None:
         except files.Held:
             sys.exit(HELD)
         except OSError as error:  # nothing can be written where the record belongs
-            log.error("%s: %s", job.folder, error)
+            log.error("%s: %s", job.folder, reason(error))
             sys.exit(1)
 
 
@@ -181,8 +191,8 @@ def _outcome(job: Job) -> Record:
 
         measured = train.train(job.run, job.folder)
         return job.record_with(**measured.model_dump(), status="done", reason=None)
-    except Incompatible as reason:
-        return job.record_with(status="skipped", reason=str(reason))
+    except Incompatible as why:
+        return job.record_with(status="skipped", reason=str(why))
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
         _write(files.write_text, job.folder / "error.txt", traceback.format_exc())
