@@ -5,7 +5,6 @@ Only the verb that is asked for is imported.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 
 from ilkd_bench.plumbing import command
@@ -80,8 +79,7 @@ def main(argv: Sequence[str]) -> int:
     elif first not in VERBS:
         raise BadInput(f"{first} is no verb: {command.nearest(first, VERBS)}")
     else:
-        code: int = importlib.import_module(f"ilkd_bench.{first}").main(argv[1:])
-        return code
+        return command.main_of(first)(argv[1:])
     return 0
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before what takes a while to import
+    from ilkd_bench.plumbing.command import begin
+
+    begin("analyse")
+
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,7 +69,3 @@ def main(argv: Sequence[str]) -> int:
     counts = ", ".join(f"{outcomes.count(word)} {word}" for word in dict.fromkeys(outcomes))
     command.say(f"{len(outcomes)} runs: {counts}" if outcomes else "no run is done yet")
     return 1 if "failed" in outcomes else 0
-
-
-if __name__ == "__main__":
-    command.cli(main)

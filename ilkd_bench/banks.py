@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before what takes a while to import
+    from ilkd_bench.plumbing.command import begin
+
+    begin("banks")
+
 import argparse
 import time
 from collections.abc import Sequence
@@ -53,7 +58,3 @@ def main(argv: Sequence[str]) -> int:
         banks, what = list(entries(args.cache_dir)), f"in {args.cache_dir / 'banks'}"
     show([*listing.rows(banks, now, terminal_width()), listing.total(banks, what)], {})
     return 0
-
-
-if __name__ == "__main__":
-    command.cli(main)

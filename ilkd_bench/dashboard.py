@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before what takes a while to import
+    from ilkd_bench.plumbing.command import begin
+
+    begin("dashboard")
+
 import argparse
 import json
 from collections.abc import Sequence
@@ -33,7 +38,3 @@ def main(argv: Sequence[str]) -> int:
     for address in send(views, account(args.entity)):
         command.say(address)
     return 0
-
-
-if __name__ == "__main__":
-    command.cli(main)

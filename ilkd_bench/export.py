@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before what takes a while to import
+    from ilkd_bench.plumbing.command import begin
+
+    begin("export")
+
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +57,3 @@ def main(argv: Sequence[str]) -> int:
     if args.license == NO_LICENCE:
         command.complain("the card has no licence yet: choose one with --license")
     return 0
-
-
-if __name__ == "__main__":
-    command.cli(main)

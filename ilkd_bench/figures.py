@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before what takes a while to import
+    from ilkd_bench.plumbing.command import begin
+
+    begin("figures")
+
 import argparse
 from collections.abc import Sequence
 
@@ -62,7 +67,3 @@ def main(argv: Sequence[str]) -> int:
     if args.figure and damaged:
         return 2
     return 1 if args.figure and without else 0
-
-
-if __name__ == "__main__":
-    command.cli(main)

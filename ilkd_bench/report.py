@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before what takes a while to import
+    from ilkd_bench.plumbing.command import begin
+
+    begin("report")
+
 from collections.abc import Sequence
 
 from ilkd_bench.comparison.results import load
@@ -17,7 +22,3 @@ def main(argv: Sequence[str]) -> int:
     files.write_text(path, page(load(args.results_dir)))
     command.say(f"report: {path}")
     return 0
-
-
-if __name__ == "__main__":
-    command.cli(main)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before what takes a while to import
+    from ilkd_bench.plumbing.command import begin
+
+    begin("run")
+
 import contextlib
 import io
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +26,7 @@ from ilkd_bench.jobs.importable import require_importable
 from ilkd_bench.jobs.job import execute
 from ilkd_bench.jobs.sweep import Sweep, announce, report
 from ilkd_bench.plumbing import command
-from ilkd_bench.plumbing.processes import Terminated, terminable
+from ilkd_bench.plumbing.interrupts import exit_code, terminable
 from ilkd_bench.settings import groups
 from ilkd_bench.types import BadInput
 
@@ -87,6 +91,7 @@ def main(argv: Sequence[str]) -> int:
     jobs = plan.plan(argv)
     plan.require_writable(jobs)
     require_importable(jobs)
+    failures: dict[str, str] = {}
     try:
         with terminable():
             require_possible(jobs, here=not elsewhere)
@@ -97,24 +102,20 @@ def main(argv: Sequence[str]) -> int:
                 hydra_main()
                 jobs = [replace(job) for job in jobs]  # where they lie now: `auto` was told there
             else:
-                Sweep(jobs).carry_out()
+                failures |= Sweep(jobs).carry_out()
             if plan.repeats(argv):
                 try:
                     repetition = plan.plan(argv, repeat=True)
                 except BadInput as error:  # nothing is done that could choose
-                    report(jobs)
+                    report(jobs, failures)
                     command.complain(error)
                     return 1
                 repetition = wandb_group.prepare(repetition, argv)
                 announce(repetition)
-                Sweep(repetition).carry_out()
+                failures |= Sweep(repetition).carry_out()
                 known = {job.id for job in jobs}
                 jobs += [job for job in repetition if job.id not in known]
     except KeyboardInterrupt as interrupt:
         command.complain("stopped; type the same command again to go on")
-        return 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
-    return report(jobs)
-
-
-if __name__ == "__main__":
-    command.cli(main)
+        return exit_code(interrupt)
+    return report(jobs, failures)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before what takes a while to import
+    from ilkd_bench.plumbing.command import begin
+
+    begin("runs")
+
 import argparse
 import sys
 from collections.abc import Sequence
@@ -97,7 +102,3 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def _patterns(words: Sequence[str] | None) -> list[str]:
     return [pattern for word in words or () for pattern in word.split(",")]
-
-
-if __name__ == "__main__":
-    command.cli(main)

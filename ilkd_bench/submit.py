@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before what takes a while to import
+    from ilkd_bench.plumbing.command import begin
+
+    begin("submit")
+
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +45,3 @@ def main(argv: Sequence[str]) -> int:
     for problem in problems:
         command.complain(problem)
     return 1 if problems else 0
-
-
-if __name__ == "__main__":
-    command.cli(main)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before what takes a while to import
+    from ilkd_bench.plumbing.command import begin
+
+    begin("tables")
+
 import argparse
 from collections.abc import Sequence
 
@@ -44,7 +49,3 @@ def main(argv: Sequence[str]) -> int:
     if written:
         command.say(f"papers' tables with results: {', '.join(written)} (--table NAME)")
     return 0
-
-
-if __name__ == "__main__":
-    command.cli(main)

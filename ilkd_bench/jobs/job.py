@@ -119,33 +119,42 @@ def execute(job: Job, heading: str = "", *, wait: bool = True) -> Record | None:
     Args:
         heading: what to show above the run's bar.
         wait: where another process is at the run; else None is returned.
+
+    Raises:
+        OSError: no process can be started for the run, which stays as it is.
     """
+    before = read_record(job.folder)
     code = processes.alone(attempt, job, heading, wait)
     if code == HELD and not wait:
         return None
     record = read_record(job.folder) or job.record
-    return record if code == 0 and record.status != "running" else _died(job, code)
+    if code == 0 and record.status != "running":
+        return record
+    return _died(job, code, before)
 
 
-def _died(job: Job, code: int) -> Record:
-    """Record the end of a run whose process could not do so itself."""
+def _died(job: Job, code: int, before: Record | None) -> Record:
+    """Record the end of a run whose process could not do so itself.
+
+    Args:
+        before: the record before the process was started. A forced run that has not got to a new
+            one did not begin: that is a failure, and what was stored stays.
+    """
     with terminal_lines():
         try:
             with files.locked(job.folder, f"another process is at {job.folder}"):
-                return _record_death(job, processes.cause(code))
+                record = _earlier(job.folder) or job.record
+                failed = job.record_with(status="failed", reason=processes.cause(code))
+                if record.status == "running":
+                    remove_empty(job.folder / "error.txt")
+                    _write(write_record, job.folder, failed)
+                elif not job.run.force or record != before:
+                    return record  # another process did the run meanwhile
+                log.error(summary(failed, job.folder))
+                return failed
         except OSError as error:  # not even the lock can be made
             log.error("%s: %s", job.folder, reason(error))
             return job.record_with(status="failed", reason=reason(error))
-
-
-def _record_death(job: Job, cause: str) -> Record:
-    record = _earlier(job.folder) or job.record
-    if record.status == "running":  # else another process did the run meanwhile
-        record = job.record_with(status="failed", reason=cause)
-        remove_empty(job.folder / "error.txt")
-        _write(write_record, job.folder, record)
-        log.error(summary(record, job.folder))
-    return record
 
 
 def attempt(job: Job, heading: str = "", wait: bool = True) -> None:

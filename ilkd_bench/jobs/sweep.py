@@ -6,14 +6,15 @@ import logging
 import shutil
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.filesize import decimal
 
 from ilkd_bench.jobs.job import Job, execute, summary
 from ilkd_bench.plumbing import files
-from ilkd_bench.plumbing.command import line, say
+from ilkd_bench.plumbing.command import line, reason, say
 from ilkd_bench.plumbing.logs import terminal_lines
 from ilkd_bench.plumbing.terminal import track
 from ilkd_bench.records import retention
@@ -33,16 +34,25 @@ class Sweep:
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = list(jobs)
         self.states: dict[str, str] = {}
+        self.failures: dict[str, str] = {}  # id of a run -> why
         self._seconds: list[float] = []
 
-    def carry_out(self) -> None:
-        """Do every run that is not done; those that another process is at come last."""
+    def carry_out(self) -> dict[str, str]:
+        """Do every run that is not done; those that another process is at come last.
+
+        Returns:
+            Why runs failed, by their ids.
+
+        Raises:
+            OSError: not even the first run can be begun.
+        """
         rest = self.jobs
         while rest:
             held = [job for job in rest if not self._pass(job, wait=False)]
             if len(held) == len(rest):  # nothing is left but what others are at
                 self._pass(held.pop(0), wait=True)
             rest = held
+        return self.failures
 
     def _pass(self, job: Job, *, wait: bool) -> bool:
         """Bring a run to its end; False if another process is at it and we do not wait."""
@@ -57,10 +67,19 @@ class Sweep:
         if not wait and files.held(job.folder):
             return False
         started = time.monotonic()
-        done = execute(job, self.line(), wait=wait)
+        try:
+            done = execute(job, self.line(), wait=wait)
+        except OSError as error:  # memory may be short for a while: the next run is tried
+            if not self._seconds:
+                raise
+            done = job.record_with(status="failed", reason=reason(error))
+            with terminal_lines():
+                log.error(summary(done, job.folder))
         if done is None:  # another sweep has begun it in the meantime
             return False
         self.states[job.id] = done.status
+        if done.status == "failed":
+            self.failures[job.id] = str(done.reason)
         self._seconds.append(time.monotonic() - started)
         return True
 
@@ -108,9 +127,20 @@ def announce(jobs: Sequence[Job]) -> None:
             log.warning("that is too little room: give results_dir=DIR or keep_student=none")
 
 
-def report(jobs: Sequence[Job]) -> int:
-    """Print the summary of a sweep and return the exit code."""
-    records = [(job, read_record(job.folder)) for job in jobs]
+def report(jobs: Sequence[Job], failures: Mapping[str, str] = MappingProxyType({})) -> int:
+    """Print the summary of a sweep and return the exit code.
+
+    Args:
+        failures: why runs failed here, by id. Of a forced run that could not begin only this tells:
+            what was stored before stays.
+    """
+    reasons = {job.id: failures[job.id] for job in jobs if job.id in failures and job.run.force}
+    records = [
+        (job, job.record_with(status="failed", reason=reasons[job.id]))
+        if job.id in reasons
+        else (job, read_record(job.folder))
+        for job in jobs
+    ]
     counts = Counter("missing" if record is None else record.status for _, record in records)
     results_dir = Path(jobs[0].run.results_dir)
     if len(jobs) > 1:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import argparse
 import difflib
 import functools
+import importlib
 import io
 import math
 import os
 import re
-import signal
+import resource
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
+from ilkd_bench.plumbing.interrupts import exit_code, terminable
 from ilkd_bench.plumbing.text import block, word
 from ilkd_bench.types import BadInput
 
@@ -127,6 +129,17 @@ def nearest(wrong: str, allowed: Iterable[str]) -> str:
     return f"{hint}Allowed are {', '.join(names)}"
 
 
+def main_of(verb: str) -> Main:
+    """Import a verb and return its `main`."""
+    main: Main = importlib.import_module(f"ilkd_bench.{verb}").main
+    return main
+
+
+def begin(verb: str) -> NoReturn:
+    """Do what `python -m ilkd_bench.VERB` asks for; a verb's file calls this before its imports."""
+    cli(lambda argv: main_of(verb)(argv))
+
+
 # ------------------------------------------------------------------------------------------ the end
 
 
@@ -158,42 +171,111 @@ def verb(main: Main) -> Main:
 
 def reason(error: Exception) -> str:
     """Return what is wrong for a person: of a file, which one and what about it."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        return f"{where}{error.strerror}"
     return str(error)
+
+
+def limits() -> str:
+    """Return what keeps memory short; empty where nothing is known to."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return ""
+    return f". `ulimit -v` is {limit // 1024} kB here: type `ulimit -v unlimited`, or ask for more"
 
 
 def cli(main: Main, argv: Sequence[str] | None = None) -> NoReturn:
     """Exit with what a verb returns for the words that were typed.
 
-    A reader that has read enough (`| head`) and Ctrl-C end it without a traceback; letters that the
-    terminal's encoding lacks are printed as escapes.
+    A reader that has read enough (`| head`) ends it without a word; Ctrl-C, SIGTERM, output that
+    cannot be written, a working directory that is gone and too little memory by one line. Letters
+    that the terminal's encoding lacks are printed as escapes.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    _open_streams()
     code: Any = 0
     try:
-        try:
-            code = main(sys.argv[1:] if argv is None else argv)
-        except SystemExit as ended:  # what was printed has yet to reach its reader
-            code = ended.code
-        sys.stdout.flush()
+        with terminable():
+            try:
+                code = main(sys.argv[1:] if argv is None else argv) if _has_folder() else 2
+            except SystemExit as ended:  # what was printed has yet to reach its reader
+                code = ended.code
+            sys.stdout.flush()
     except BrokenPipeError:
-        for stream in (sys.stdout, sys.stderr):
-            _abandon_if_closed(stream)
-    except KeyboardInterrupt:
-        complain("stopped")
-        code = 128 + signal.SIGINT
+        _abandon_output()
+    except OutputLost as error:
+        _abandon_output()
+        complain(f"what was to be printed is lost: standard output: {error}")
+        code = 1
+    except (MemoryError, ImportError) as error:
+        if not limits():
+            raise
+        complain(f"{type(error).__name__}: {error}{limits()}")
+        code = 2
+    except KeyboardInterrupt as interrupt:  # OpenBLAS sends one where it gets no threads
+        complain(f"stopped{limits()}")
+        code = exit_code(interrupt)
     sys.exit(code)
 
 
-def _abandon_if_closed(stream: TextIO) -> None:
-    """Send what is left in a stream nowhere if nobody reads it: Python flushes it at its end."""
+class OutputLost(Exception):
+    """What was printed cannot be written; a verb does not take it for an error of its files."""
+
+
+class _Output(io.FileIO):
+    """Standard output whose errors are known as such, but for a reader that has read enough."""
+
+    def write(self, content: Any) -> int:
+        try:
+            return super().write(content)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputLost(reason(error)) from error
+
+
+def _open_streams() -> None:
+    """Make standard output an `_Output`, and open streams that the caller has closed (`>&-`).
+
+    Else the next file that is opened would take their place. What is printed to a closed output is
+    an error, as it is elsewhere; complaints go nowhere.
+    """
+    for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # takes the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+    if sys.stdout is sys.__stdout__:
+        before = sys.stdout
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_Output(1, "w", closefd=False)),
+            encoding=None if before is None else before.encoding,
+            line_buffering=os.isatty(1),
+        )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _has_folder() -> bool:
+    """Tell whether there is a working directory, and say so if not."""
     try:
-        stream.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        os.getcwd()
+    except OSError as error:
+        complain(f"the working directory is gone ({reason(error)}): type `cd DIR` first")
+        return False
+    return True
+
+
+def _abandon_output() -> None:
+    """Send what is left in the streams nowhere where it cannot be written."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, OutputLost):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 # ------------------------------------------------------------------------------------ lines to type

@@ -61,6 +61,10 @@ def whole_file(path: Path) -> Iterator[Path]:
         follow_umask(aside)
         _flush(aside)
         os.replace(aside, path)
+    except OSError as error:
+        if error.filename is None:  # as it is when the disk is full
+            error.filename = path
+        raise
     finally:
         aside.unlink(missing_ok=True)
 

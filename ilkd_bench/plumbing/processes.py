@@ -1,21 +1,27 @@
 """A process per job, forked from a server that has the heavy imports behind it.
 
 Nothing leaks from one job to the next, and a job that exits, is killed or runs out of memory takes
-no other along.
+no other along. A server that dies is started again.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import pickle
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import forkserver, spawn
-from types import FrameType
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
 from typing import Any
+
+from ilkd_bench.plumbing import fork_server
+from ilkd_bench.plumbing.command import complain, limits
+from ilkd_bench.plumbing.interrupts import terminate
 
 PRELOAD = ["ilkd_bench.training.train", "ilkd_bench.jobs.job"]
 """What the server imports before it forks."""
@@ -23,129 +29,205 @@ PRELOAD = ["ilkd_bench.training.train", "ilkd_bench.jobs.job"]
 GRACE = 60
 """Seconds that an interrupted job has to clean up."""
 
-NAME = "ilkd_bench job"
-"""Of the processes that are started here."""
 
-_starting = threading.Lock()
+SERVER = "the process that runs are forked from"
+"""What a person is told of it."""
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, as Slurm sends it before a time limit; stops a sweep as Ctrl-C does."""
+class NoProcess(OSError):
+    """No process for a piece of work can be started; the message says why."""
 
 
 def alone(work: Callable[..., None], *arguments: Any) -> int:
     """Call a function in a process of its own.
 
-    An interrupt of this process ends that one too, and is then raised here.
+    An interrupt of this process ends that one too, and is then raised here. Where the server dies
+    that the process was forked from, the process dies too, and the work is begun once more.
 
     Returns:
         0, the code that it exited with, or minus the signal that killed it.
+
+    Raises:
+        NoProcess: none can be started.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
-    process = context.Process(target=_inside, args=(work, arguments), name=NAME)
-    with _no_interrupt():
-        forkserver.ensure_running()
-    with _starting, _known_start_method(), _without_main():
-        process.start()
-    try:
-        process.join()
-    except KeyboardInterrupt:
-        _stop(process)
-        raise
-    code = process.exitcode
-    process.close()
-    return 0 if code is None else code
-
-
-@contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """Start what must not hear of Ctrl-C while it is importing: the server inherits this."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _known_start_method() -> Iterator[None]:
-    """Have the new process told a default that it knows; joblib's workers have one of their own."""
-    before = multiprocessing.get_start_method(allow_none=True)
-    multiprocessing.set_start_method("forkserver", force=True)
-    try:
-        yield
-    finally:
-        multiprocessing.set_start_method(before, force=True)
-
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Have the new process leave the script of this one alone.
-
-    It would import it, so a script without an `if __name__ == "__main__"` would begin again there.
-    """
-    usual = spawn.get_preparation_data
-
-    def shortened(name: str) -> dict[str, Any]:
-        data = usual(name)
-        if name == NAME:  # another thread may be starting a process of its own
-            data = {key: value for key, value in data.items() if not key.startswith("init_main")}
-        return data
-
-    spawn.get_preparation_data = shortened
-    try:
-        yield
-    finally:
-        spawn.get_preparation_data = usual
-
-
-def _stop(process: Any) -> None:
-    try:
-        process.terminate()
-        process.join(GRACE)
-    finally:  # a second interrupt ends the waiting
-        if process.is_alive():
-            process.kill()
-            process.join()
+    request = pickle.dumps((_state(), _inside, (work, arguments)))
+    for _ in range(2):
+        server = _server_in_use()
+        end = server.do(request)
+        if isinstance(end, str):
+            raise NoProcess(end)
+        if end is not None:
+            return end
+    return server.end() or 1
 
 
 def _inside(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to everyone
-    signal.signal(signal.SIGTERM, _terminate)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGTERM, terminate)
     try:
         work(*arguments)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGTERM)
 
 
-def _end_with_parent() -> None:
-    """Die when the sweep does: nobody would see what an orphan does."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(128 + signal.SIGKILL)
+# ------------------------------------------------------------------------------------- the server
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
+class Server:
+    """The process that others are forked from, as its caller sees it.
+
+    Raises:
+        NoProcess: it cannot be started, or not import what it has to.
+    """
+
+    def __init__(self) -> None:
+        self.line, theirs = Pipe()
+        self._sending = threading.Lock()
+        number = str(theirs.fileno())
+        try:
+            with theirs, _deaf_to_ctrl_c():
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", fork_server.__file__, number],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                )
+        except OSError as error:
+            raise NoProcess(f"no process can be started: {error.strerror}") from error
+        try:
+            told = self._begin()
+        except BaseException:
+            self.end()
+            raise
+        if told:
+            self.end()
+            raise NoProcess(f"{SERVER} cannot start: {told}{limits()}")
+
+    def _begin(self) -> str:
+        """Return why it cannot work; empty where it can."""
+        request = pickle.dumps((_state(), PRELOAD))
+        try:
+            self.line.send_bytes(request)
+            return self.line.recv_bytes().decode()
+        except (EOFError, OSError):
+            return cause(self._process.wait())
+
+    @property
+    def lives(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
+    def do(self, request: bytes) -> int | str | None:
+        """Have a request done and return the exit code, or why no process could be forked.
+
+        None: the server died, and what it had forked is gone too.
+        """
+        line, theirs = Pipe()
+        with line:
+            with theirs:
+                sent = self._send(request, theirs)
+            try:
+                end = _end(line) if sent else None
+            except KeyboardInterrupt:
+                _stop(line)
+                raise
+        if end is None:
+            self._process.kill()
+            self._process.wait()
+        return end
+
+    def _send(self, request: bytes, theirs: Connection) -> bool:
+        try:
+            with self._sending:
+                self.line.send_bytes(request)
+                send_handle(self.line, theirs.fileno(), self._process.pid)
+        except OSError:  # it has died
+            return False
+        except KeyboardInterrupt:  # it may wait for the rest of the request
+            self._process.kill()
+            raise
+        return True
+
+    def end(self) -> int:
+        """End it if it lives, and return its exit code."""
+        self.line.close()
+        self._process.kill()
+        return self._process.wait()
+
+    def forget(self) -> None:
+        """Leave it to the process that this one was forked from."""
+        self.line.close()
+
+
+def _end(line: Connection) -> int | str | None:
+    try:
+        end: int | str = pickle.loads(line.recv_bytes())
+    except (EOFError, OSError):
+        return None
+    return end
+
+
+def _stop(line: Connection) -> None:
+    """Have a process end; it is killed when it takes too long, or at a second interrupt."""
+    try:
+        line.send_bytes(pickle.dumps(signal.SIGTERM))
+        if line.poll(GRACE):
+            return
+    except OSError:  # it has ended
+        return
+    except KeyboardInterrupt:
+        pass
+    line.send_bytes(pickle.dumps(signal.SIGKILL))
+    _end(line)
+
+
+_server: Server | None = None
+_choosing = threading.Lock()
+
+
+def _server_in_use() -> Server:
+    """Return the server, started (again) if need be."""
+    global _server
+    with _choosing:
+        if _server is not None and not _server.lives:
+            died, _server = _server, None
+            complain(
+                f"{SERVER} is gone: {cause(died.end())}. It is started again, and a run that was "
+                "under way goes on"
+            )
+        if _server is None:
+            _server = Server()
+        return _server
+
+
+def _after_fork() -> None:
+    """Have a process that was forked from this one start a server of its own."""
+    global _server, _choosing
+    if _server is not None:
+        _server.forget()
+    _server, _choosing = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _state() -> dict[str, Any]:
+    """Return what a process that is forked takes over from this one."""
+    return {
+        "path": sys.path,
+        "argv": sys.argv,
+        "directory": os.getcwd(),
+        "environment": dict(os.environ),
+    }
 
 
 @contextmanager
-def terminable() -> Iterator[None]:
-    """Raise `Terminated` on SIGTERM inside, where signals can be handled at all."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _terminate)
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Start a process that hears of Ctrl-C when it says so."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def cause(code: int) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import os
 import shutil
 import signal
@@ -25,6 +24,9 @@ from ilkd_bench.teachers import bank
 
 FOLDER = Path(os.environ["SABOTAGE"])
 PLAN: dict[str, list[Any]] = json.loads((FOLDER / "plan.json").read_text())
+SWEEP = os.getppid()
+"""Who has started the fork server, in which this is imported."""
+
 LIGHT = "SABOTAGE_LIGHT" in os.environ
 PATIENCE = 400
 """Seconds until a pause ends that nobody has ended."""
@@ -67,9 +69,7 @@ def do(deed: str, moment: str) -> None:
     if deed == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif deed == "kill sweep":
-        parent = multiprocessing.parent_process()
-        assert parent is not None and parent.pid is not None
-        os.kill(parent.pid, signal.SIGKILL)
+        os.kill(SWEEP, signal.SIGKILL)
         pause(lambda: False)
         note("orphan")
     elif deed == "segv":
@@ -120,8 +120,7 @@ def attempt(job: Any) -> None:
 
 
 def outcome(job: Any) -> dict[str, Any]:
-    parent = multiprocessing.parent_process()
-    note(f"attempt {parent.pid if parent else 0}")
+    note(f"attempt {SWEEP}")
     return real_outcome(job)
 
 

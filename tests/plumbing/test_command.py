@@ -147,7 +147,8 @@ def advice_of_an_unknown_id(tmp_path: Path, capsys: Any, monkeypatch: Any) -> tu
 def advice_of_a_sweep(tmp_path: Path, capsys: Any, monkeypatch: Any) -> tuple[str, list[str]]:
     results_dir = str(tmp_path / "a b")
     folder, _ = stored(tmp_path / "a b", status="done")
-    job: Any = SimpleNamespace(folder=folder, run=SimpleNamespace(results_dir=results_dir))
+    run = SimpleNamespace(results_dir=results_dir)
+    job: Any = SimpleNamespace(id="a", folder=folder, run=run)
     assert sweep.report([job]) == 0
     return after("table: ", capsys.readouterr().out), ["--results-dir", results_dir]
 

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from multiprocessing import spawn
 from pathlib import Path
 
 import pytest
@@ -158,13 +157,3 @@ def test_a_script_is_not_begun_again_by_its_jobs(tmp_path: Path) -> None:
         timeout=60,
     )
     assert (done.stdout, done.stderr) == ("begun\ninside\n0\n", "")
-
-
-def test_other_processes_are_told_of_the_script(tmp_path: Path) -> None:
-    before = spawn.get_preparation_data
-    processes.alone(leave, "return", tmp_path / "pid")
-    assert spawn.get_preparation_data is before
-    with processes._without_main():
-        assert spawn.get_preparation_data("another").keys() >= {"name", "sys_path"}
-        assert not [key for key in spawn.get_preparation_data(processes.NAME) if "main" in key]
-        assert spawn.get_preparation_data("another") == before("another")

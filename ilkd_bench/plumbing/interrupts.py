@@ -1,0 +1,37 @@
+"""Signals that stop a command: Ctrl-C, and SIGTERM made to do the same."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, as Slurm sends it before a time limit; stops a sweep as Ctrl-C does."""
+
+
+def terminate(number: int, frame: FrameType | None) -> None:
+    """Handle SIGTERM."""
+    raise Terminated
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Raise `Terminated` on SIGTERM inside, where signals can be handled at all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def exit_code(interrupt: KeyboardInterrupt) -> int:
+    """Return what a command that was stopped exits with."""
+    number = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
+    return 128 + number
