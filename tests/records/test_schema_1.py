@@ -210,7 +210,7 @@ def test_a_run_that_goes_on_is_found_by_both_its_ids(root: Path) -> None:
 @pytest.mark.parametrize("labels", [["0", "1"], ["0.5", "1.5"], ["True", "no"], ["01", "1"]])
 def test_label_names_are_found_as_they_may_have_been_typed(root: Path, labels: list[str]) -> None:
     (job,) = planned(root, "method=pkd")
-    run = job.run.but(task=replace(job.run.task, labels=labels))
+    run = job.run.but(task=replace(job.run.task, labels=labels, ood={}))
     typed = {"0": 0, "1": 1, "0.5": 0.5, "1.5": 1.5, "True": True}
     wanted = [[typed.get(label, label) for label in labels], labels]
     assert all(any(old["task"]["labels"] == one for old in former(run)) for one in wanted)
