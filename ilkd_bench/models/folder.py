@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from ilkd_bench.models.support import check_config, not_loaded
-from ilkd_bench.models.tokenizer_check import check_tokenizer
+from ilkd_bench.models.tokenizer_check import check_tokenizer, no_tokenizer
 from ilkd_bench.settings.identity import model_source
 from ilkd_bench.settings.model_files import weights_file
 from ilkd_bench.types import BadInput
@@ -35,8 +35,14 @@ SAFETENSORS = ["model.safetensors", "model-*.safetensors", "model.safetensors.in
 PICKLES = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"]
 """What is fetched from the hub, as patterns; pickles only where there is nothing else."""
 
+VOCABULARIES = ("tokenizer.json", "vocab*", "*.model")
+"""Files that a tokenizer has at least one of."""
+
 WRAPPERS = ("module.", "model.", "_orig_mod.")
 """What wrappers put before every name: data parallel, Lightning and the like, `torch.compile`."""
+
+LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+"""How transformers reads a folder: no network, no code."""
 
 LARGEST_POINTER = 1024  # bytes; such a file of Git LFS has about 130
 
@@ -98,7 +104,7 @@ def read_config(folder: Folder, head: Mapping[str, Any]) -> PreTrainedConfig:
     for name in ("config.json", "tokenizer_config.json"):
         _refuse_code(folder, name)
     try:
-        config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False, **head)
+        config = AutoConfig.from_pretrained(folder.path, **LOCAL, **head)
     except Exception as error:  # of pydantic, json, transformers: no common base
         raise folder.bad(error) from error
     check_config(config, folder.name)
@@ -128,8 +134,10 @@ def read_tokenizer(folder: Folder, config: PreTrainedConfig) -> PreTrainedTokeni
     Raises:
         BadInput: it cannot be read, or does not belong to the model.
     """
+    if not any(path for name in VOCABULARIES for path in folder.path.glob(name)):
+        raise no_tokenizer(folder.name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder.path, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder.path, **LOCAL)
     except Exception as error:  # of tokenizers, json, transformers: no common base
         raise folder.bad(f"its tokenizer: {error}") from error
     check_tokenizer(config, tokenizer, folder.name)
@@ -284,7 +292,7 @@ def _refuse_misfits(
     surplus = {name for name in unexpected if _of_encoder(hf, name, full=False)}
     if surplus:
         raise BadInput(
-            f"{folder.name} has {len(surplus)} weights that its config.json has no place for: "
+            f"{folder.name} has weights that its config.json has no place for: "
             f"{few(surplus)}. {_about_layers(hf, surplus, 'more')}"
         )
     new = {name for name in (*missing, *sizes) if not _of_encoder(hf, name, full=True)}
@@ -292,8 +300,13 @@ def _refuse_misfits(
     if wrong:
         examples = [f"{n} is {list(sizes[n][0])}, not {list(sizes[n][1])}" for n in sorted(wrong)]
         raise BadInput(
-            f"{folder.name} has {len(wrong)} weights of another size than its config.json says: "
-            f"{few(examples)}. Give the config.json that belongs to the weights"
+            f"{folder.name} has weights of another size than its config.json says: "
+            f"{few(examples)}. "
+            + (
+                "Correct num_labels or id2label in it"
+                if wrong <= new
+                else "Give the config.json that belongs to the weights"
+            )
         )
     if new and not new_classifier:
         raise BadInput(

@@ -30,6 +30,9 @@ SIZES = {
 }
 """Settings of a model that every use of it asks for, and what they are."""
 
+KERNELS = (None, "eager", "sdpa")
+"""Attention as transformers itself computes it; others are code from elsewhere."""
+
 PROBE = 5
 """Tokens of the texts that a model is tried on."""
 
@@ -57,6 +60,12 @@ def check_config(config: PreTrainedConfig, where: str) -> None:
             )
         if value < 1:
             raise BadInput(f"{where}: {name}={value} in its config.json: allowed is 1 or more")
+    kernel = getattr(config, "_attn_implementation", None)
+    if kernel not in KERNELS:
+        raise BadInput(
+            f"{where} asks for the attention kernel {kernel!r} in its config.json, and none is "
+            "fetched: remove the key"
+        )
     if getattr(config, "quantization_config", None):
         raise BadInput(f"{where} is quantised, so it cannot be trained. Give its full weights")
 
@@ -130,6 +139,8 @@ def _built(config: PreTrainedConfig, where: str, device: str) -> PreTrainedModel
 def not_loaded(where: str, why: object) -> BadInput:
     """Return the error of a model that is damaged or of another kind."""
     text = " ".join(str(why).split())
+    if isinstance(why, LookupError):  # it says no more than the key
+        text = f"there is no {text}"
     return BadInput(f"{where} cannot be loaded as a transformers checkpoint: {text}")
 
 

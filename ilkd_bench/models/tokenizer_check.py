@@ -55,11 +55,7 @@ def check_tokenizer(
     vocabulary = tokenizer.get_vocab()
     added = {*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}
     if not any(any(c.isalnum() for c in token) for token in vocabulary.keys() - added):
-        raise BadInput(
-            f"{where} has no tokenizer (only {len(vocabulary)} special tokens): expected "
-            "tokenizer.json or vocab.txt. Copy the tokenizer's files from the model that the "
-            "weights come from"
-        )
+        raise no_tokenizer(where)
     size = max(vocabulary.values()) + 1
     rows: int = config.vocab_size
     if size > rows:
@@ -81,6 +77,14 @@ def check_tokenizer(
         )
     _check_special(config, tokenizer, where)
     _check_segments(config, tokenizer, where)
+
+
+def no_tokenizer(where: str) -> BadInput:
+    """Return the error of a model without a tokenizer, or with one that knows no words."""
+    return BadInput(
+        f"{where} has no tokenizer: expected tokenizer.json or vocab.txt with its words. Copy the "
+        "tokenizer's files from the model that the weights come from"
+    )
 
 
 def _about_added(tokenizer: PreTrainedTokenizerBase, rows: int) -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from ilkd_bench.plumbing import files
 
@@ -126,3 +128,28 @@ def test_a_folder_is_removed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     files.remove_folder(tmp_path / "folder")
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_weights_have_the_permissions_of_any_other_file(umask: int, tmp_path: Path) -> None:
+    """`safetensors` gives a file to its owner alone, so that no colleague could read it."""
+
+    def weights(path: Path) -> None:
+        save_file({"a": torch.ones(2)}, path)
+
+    before = os.umask(umask)
+    try:
+        with files.whole_file(tmp_path / "a.safetensors") as aside:
+            weights(aside)
+        with files.folder_aside(tmp_path / "teacher") as aside:
+            (aside / "snapshots").mkdir()
+            weights(aside / "model.safetensors")
+            weights(aside / "snapshots" / "1.safetensors")
+            files.put_folder(aside, tmp_path / "teacher")
+        weights(tmp_path / "b.safetensors")
+        files.follow_umask(tmp_path / "b.safetensors")
+    finally:
+        os.umask(before)
+    found = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(found) == 4 and not [path for path in found if path.name.startswith(".")]
+    assert {path.stat().st_mode & 0o777 for path in found} == {0o666 & ~umask}
