@@ -17,8 +17,12 @@ def _parser() -> argparse.ArgumentParser:
         f"are made of that: {command.line('figures')}.",
     )
     parser.add_argument("ids", nargs="*", metavar="RUN_ID", help="only these runs (all done ones)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where the data lies now")
-    parser.add_argument("--cache-dir", metavar="DIR", help="where teachers and banks lie now")
+    parser.add_argument(
+        "--data-dir", type=command.home, metavar="DIR", help="where the data lies now"
+    )
+    parser.add_argument(
+        "--cache-dir", type=command.home, metavar="DIR", help="where teachers and banks lie now"
+    )
     parser.add_argument(
         "--rows", type=whole_number(2), default=100, help="rows of dev to compare on (100)"
     )

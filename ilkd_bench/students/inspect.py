@@ -31,7 +31,7 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models.build import checkpoint
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing import files
-from ilkd_bench.plumbing.command import reason, run_line
+from ilkd_bench.plumbing.command import reason, run_line, setting
 from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.plumbing.logs import hush, terminal_lines
 from ilkd_bench.plumbing.terminal import track
@@ -204,7 +204,7 @@ def job_of(record: Record, data_dir: str | None, cache_dir: str | None) -> Job:
     changes = {key: value for key, value in folders.items() if value is not None}
     changes["precision"] = record.config["precision"]  # that of the run, wherever this is
     words = [word for word in record.words if word.partition("=")[0] not in changes]
-    (job,) = plan.plan([*words, *(f"{key}={value}" for key, value in changes.items())])
+    (job,) = plan.plan([*words, *(f"{key}={setting(value)}" for key, value in changes.items())])
     if job.id != run_id(record.config):
         raise BadInput(
             "its command line gives another run today: data, models or settings have changed. "
