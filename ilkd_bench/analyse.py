@@ -23,16 +23,19 @@ def _parser() -> argparse.ArgumentParser:
         f"are made of that: {command.line('figures')}.",
     )
     parser.add_argument("ids", nargs="*", metavar="RUN_ID", help="only these runs (all done ones)")
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where the data lies")
+    parser.add_argument(
+        "--data-dir", type=command.folder, metavar="DIR", help="where the data lies"
+    )
     parser.add_argument(
         "--cache-dir",
-        type=Path,
+        type=command.folder,
         default=Path(".cache"),
         metavar="DIR",
         help="where teachers and banks lie (.cache)",
     )
     parser.add_argument(
         "--teacher",
+        type=command.home,
         nargs="+",
         action="extend",
         default=[],

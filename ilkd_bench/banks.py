@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
         on_results=False,
     )
     parser.add_argument("command", nargs="?", choices=["list", "prune"], default="list")
-    parser.add_argument("--cache-dir", type=Path, default=Path(".cache"))
+    parser.add_argument("--cache-dir", type=command.folder, default=Path(".cache"))
     parser.add_argument(
         "--older-than", type=command.amount, metavar="DAYS", help="prune: not used for so many days"
     )

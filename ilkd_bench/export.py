@@ -9,7 +9,6 @@ if __name__ == "__main__":  # before what takes a while to import
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from ilkd_bench.plumbing import command
 from ilkd_bench.records.card import NO_LICENCE
@@ -22,7 +21,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("run", metavar="RUN_ID", help="id of the run, the beginning of it, or its folder")
-    add("dir", metavar="DIR", type=Path, help="where to write; absent or empty")
+    add("dir", metavar="DIR", type=command.folder, help="where to write; absent or empty")
     add(
         "--license",
         default=NO_LICENCE,

@@ -21,12 +21,26 @@ def _parser() -> argparse.ArgumentParser:
         "submit", "Makes the zip for the GLUE server from the runs that are best on dev."
     )
     add = parser.add_argument
-    add("--data-dir", type=Path, help="GLUE's text, DIR/<task>/<split>.jsonl; without it the hub")
-    add("--cache-dir", type=Path, default=Path(".cache"), help="for tokenised text (.cache)")
+    add(
+        "--data-dir",
+        type=command.folder,
+        help="GLUE's text, DIR/<task>/<split>.jsonl; without it the hub",
+    )
+    add(
+        "--cache-dir",
+        type=command.folder,
+        default=Path(".cache"),
+        help="for tokenised text (.cache)",
+    )
     for key in select.CHOICES:
         add(f"--{key}", help=f"the {key} to submit; needed where several are stored")
     add("--run", nargs="+", action="extend", default=[], metavar="ID", help="take this run")
-    add("--out", type=Path, default=Path("submission.zip"), help="the zip (submission.zip)")
+    add(
+        "--out",
+        type=command.folder,
+        default=Path("submission.zip"),
+        help="the zip (submission.zip)",
+    )
     add("--placeholder", action="store_true", help="constant answers where a task is missing")
     add("--limited", action="store_true", help="take limited runs where there are no others")
     add("--batch-size", type=int, default=64, help="rows at once (64); changes only the speed")

@@ -35,14 +35,18 @@ class Fill:
 
     Args:
         overrides: of the command line; a run has one value of each.
+        usual: the settings where nothing is chosen.
         compose: words that choose of groups -> the composed settings.
     """
 
     def __init__(
-        self, overrides: Sequence[Override], compose: Callable[[Lines], DictConfig]
+        self,
+        overrides: Sequence[Override],
+        usual: DictConfig,
+        compose: Callable[[Lines], DictConfig],
     ) -> None:
         self._compose = compose
-        self._composed: dict[Lines, DictConfig] = {}
+        self._composed: dict[Lines, DictConfig] = {(): usual}
         self._bases: dict[Lines, tuple[dict[str, Any], Run]] = {}
         self._values: dict[tuple[Lines, Lines], Any] = {}
         self._with_data: dict[tuple[Lines, Lines], Run] = {}

@@ -20,7 +20,7 @@ from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ilkd_bench.jobs import fill
@@ -227,8 +227,12 @@ def _parsed(words: Sequence[str]) -> list[Override]:
 
 def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool, here: bool) -> list[Job]:
     overrides = _parsed(typed)
-    about_hydra = [_line(o) for o in overrides if o.key_or_group == "sweeps" or is_hydra(o)]
-    hydra = compose("config", overrides=about_hydra, return_hydra_config=True).hydra
+    preset = [_line(o) for o in overrides if o.key_or_group == "sweeps"]
+    about_hydra = [_line(o) for o in overrides if is_hydra(o)]
+    usual = compose("config", overrides=preset + about_hydra, return_hydra_config=True)
+    hydra = usual.hydra
+    with open_dict(usual):
+        del usual["hydra"]
     keys = {o.key_or_group for o in overrides}  # what is typed replaces what the preset sweeps
     params = {k: v for k, v in (hydra.sweeper.params or {}).items() if k not in keys}
     swept = [o for o in overrides if o.is_sweep_override()]
@@ -244,7 +248,9 @@ def _plan(typed: Sequence[str], *, multirun: bool, repeat: bool, here: bool) -> 
     as_typed = {o.key_or_group: _line(o) for o in overrides if not o.is_sweep_override()}
     (batch,) = BasicSweeper.split_arguments(overrides, None)
     overrides = [o for o in overrides if o.key_or_group != "sweeps" and not is_hydra(o)]
-    ready = fill.Fill(overrides, lambda words: compose("config", overrides=list(words)))
+    ready = fill.Fill(
+        overrides, usual, lambda words: compose("config", overrides=[*preset, *words])
+    )
     parsed: dict[str, Override] = {}
     done = Records()
     jobs: dict[str, Job] = {}

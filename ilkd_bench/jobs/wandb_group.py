@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ilkd_bench.jobs.job import Job
+from ilkd_bench.plumbing.command import setting
 from ilkd_bench.plumbing.files import digest
 from ilkd_bench.settings.run import PLUMBING, Run, WandB
 from ilkd_bench.training import wandb_process
@@ -37,7 +38,8 @@ def prepare(jobs: Sequence[Job], words: Sequence[str]) -> list[Job]:
     Args:
         words: the command line.
     """
-    settled = [_settled(job, words) for job in jobs]
+    name = group(words)
+    settled = [_settled(job, name) for job in jobs]
     online = any(_mode(job) == "online" for job in settled)
     reason = obstacle() if online else ""
     if reason:
@@ -53,12 +55,12 @@ def _mode(job: Job) -> str | None:
     return job.run.logger.mode if isinstance(job.run.logger, WandB) else None
 
 
-def _settled(job: Job, words: Sequence[str]) -> Job:
+def _settled(job: Job, name: str) -> Job:
     logger = job.run.logger
     if not isinstance(logger, WandB):
         return job
     mode = os.environ.get("WANDB_MODE", "online") if logger.mode == "auto" else logger.mode
-    return _with(job, mode=mode, group=group(words) if logger.group is None else logger.group)
+    return _with(job, mode=mode, group=name if logger.group is None else logger.group)
 
 
 def _with(job: Job, **changes: Any) -> Job:
@@ -93,8 +95,10 @@ def words(run: Run) -> list[str]:
     """Return what another launcher of Hydra has to be told: it composes the settings again."""
     if not isinstance(run.logger, WandB):
         return []
-    name = (run.logger.group or "").replace("'", "\\'").replace("${", "\\${")
-    return [f"logger.group='{name}'", f"logger.mode={run.logger.mode}"]
+    return [
+        f"logger.group={setting(run.logger.group or '', always=True)}",
+        f"logger.mode={run.logger.mode}",
+    ]
 
 
 def obstacle() -> str:

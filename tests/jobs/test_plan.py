@@ -149,6 +149,19 @@ def test_every_run_of_a_plan_is_what_hydra_composes(swept: list[Job]) -> None:
         check(job)
 
 
+def test_what_a_preset_sets_itself_holds_for_every_run(tmp_path: Path) -> None:
+    folder = tmp_path / "plugins"
+    (folder / "conf").mkdir(parents=True)
+    (folder / "sweeps").mkdir()
+    preset = "# @package _global_\nhydra: {mode: MULTIRUN, sweeper: {params: {seed: '0,1'}}}\n"
+    preset += "patience: 3\nmethod: {temperature: 4}\n"
+    (folder / "sweeps" / "mine.yaml").write_text(preset)
+    jobs = plan(tmp_path, f"plugins={folder}", "+sweeps=mine", "method=pkd,vanilla")
+    plugins.use(None)
+    assert [job.run.patience for job in jobs] == [3] * 4
+    assert [job.run.method.arguments["temperature"] for job in jobs] == [4] * 4
+
+
 def test_a_plan_composes_once_for_each_choice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +182,7 @@ def test_a_plan_composes_once_for_each_choice(
     words = ["method=pkd,alp", "task=demo_nli,demo_sentiment", "student=tiny6", "lr=1e-3,2e-3"]
     jobs = plan(tmp_path, "-m", *words, "epochs=1,2", "seed=range(25)")
     assert len(jobs) == 2 * 2 * 2 * 2 * 25
-    assert len(composed) == 2 + 2 + 2 + 1  # the presets, the defaults, and a choice each
+    assert len(composed) == 1 + 2 + 2 + 1  # the defaults, and each choice
     assert len(read) == 2 * 2
     assert len({id(job.run.essence) for job in jobs}) == 2 * 2
 

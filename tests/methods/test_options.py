@@ -86,14 +86,15 @@ SENSELESS = (
 )
 """What no number of a method can be."""
 
+BUILT_IN = sorted(path.stem for path in (toys.CONF / "method").glob("*.yaml"))
 AND_YET = {
     ("takd", "assistants"): ["text", "", "1"],  # names of students, looked up where they are known
     ("alp", "include_last"): [True],
-    **{(name, "normalize"): [True] for name in toys.METHODS if name.startswith("pkd")},
+    **{(name, "normalize"): [True] for name in BUILT_IN if name.startswith("pkd")},
 }
 
 
-@pytest.mark.parametrize("name", toys.METHODS)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_an_option_is_a_sensible_value_or_refused(name: str) -> None:
     """Never another exception, and never a loss that is not finite."""
     options = toys.method_settings(name).keys() - {"name", "_target_", "weights"}
@@ -104,7 +105,7 @@ def test_an_option_is_a_sensible_value_or_refused(name: str) -> None:
                 continue
             with pytest.raises(BadInput) as error:
                 toys.method(name, toys.spec(3), toys.spec(6), **{option: value})
-            assert f"method.{option}={value}" in str(error.value)
+            assert str(error.value).startswith(f"method.{option}=")
 
 
 EXTREMES = [
@@ -130,7 +131,7 @@ def test_the_last_value_that_is_taken_gives_finite_terms(
 ) -> None:
     """Logits of 1e4, in the first and the last epoch of every phase."""
     student, teacher = toys.spec(3), toys.spec(6)
-    having = [name for name in toys.METHODS if option in toys.method_settings(name)]
+    having = [name for name in BUILT_IN if option in toys.method_settings(name)]
     assert having
     for name in having:
         for value in values:
@@ -149,7 +150,7 @@ def test_the_last_value_that_is_taken_gives_finite_terms(
                         assert 0 < phase.teacher_at(epoch) <= 1
 
 
-@pytest.mark.parametrize("name", toys.METHODS)
+@pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize("epochs", [1, 2, 3])
 def test_few_epochs_are_split_or_refused(name: str, epochs: int) -> None:
     method = toys.method(name, toys.spec(3), toys.spec(6))
