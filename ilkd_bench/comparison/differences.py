@@ -61,19 +61,22 @@ def best_method(means: pd.Series) -> str:
 def _against(
     key: dict[str, Any], column: pd.DataFrame, against: str, read: Reader
 ) -> list[dict[str, Any]]:
-    by_method = {str(m): part.set_index("seed") for m, part in column.groupby("method", sort=True)}
+    columns = (column[name] for name in ("method", "seed", "value", "folder"))
+    by_method: dict[str, dict[Any, tuple[float, str]]] = {}
+    for method, seed, value, folder in zip(*columns, strict=True):
+        by_method.setdefault(str(method), {})[seed] = value, folder
     base = by_method[against]
     rows = []
-    for method, runs in by_method.items():
-        seeds = sorted(runs.index.intersection(base.index))
+    for method, runs in sorted(by_method.items()):
+        seeds = sorted(runs.keys() & base.keys())
         if method == against or not seeds:
             continue
-        a, b = runs.loc[seeds], base.loc[seeds]
-        test = statistics.paired(a["value"], b["value"])
+        a, b = [runs[seed] for seed in seeds], [base[seed] for seed in seeds]
+        test = statistics.paired([value for value, _ in a], [value for value, _ in b])
         p_examples = over_examples(
             key["metric"],
-            [read(folder, key["split"]) for folder in a["folder"]],
-            [read(folder, key["split"]) for folder in b["folder"]],
+            [read(folder, key["split"]) for _, folder in a],
+            [read(folder, key["split"]) for _, folder in b],
             generator(*key.values(), *sorted((method, against))),
         )
         rows.append(

@@ -6,7 +6,7 @@ No torch here, and nothing is dropped silently: what cannot be used is named.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,37 +27,28 @@ CELL = ["section", "method", "task"]
 
 def frame(records: Sequence[Record]) -> pd.DataFrame:
     """Return the scores of all done runs: one row per run, split and metric."""
-    measured = []
-    for record in records:
-        if not isinstance(record, Done):
-            continue
-        common = record.place | {key: record.config[key] for key in SWEPT}
-        common |= {
-            "id": record.id,
-            "folder": record.folder,
-            "limited": record.limited,
-            "teacher": record.teacher_name,
-            "student": record.student,
-        }
-        for split, scores in record.scores.items():
-            main = main_metric(record.config["task"], split)
-            for metric in sorted(scores.keys() - {"n"}):
-                measured.append(
-                    common
-                    | {
-                        "split": split,
-                        "metric": metric,
-                        "main": metric == main,
-                        "monitor": f"{split}/{metric}" == record.monitor,
-                        "value": scores[metric],
-                    }
-                )
     columns = [*CELL, *SWEPT, "id", "folder", "limited", "teacher", "student", "split", "metric"]
     columns += ["main", "monitor", "value"]
-    table = pd.DataFrame(measured, columns=columns)
+    table = pd.DataFrame(list(_measured(records)), columns=columns)
     kinds = {"limited": bool, "main": bool, "monitor": bool, "value": float}
     table = table.astype(kinds)  # an empty frame has no kinds of its own
     return table.sort_values([*CELL, "split", "metric", *SWEPT, "id"], ignore_index=True)
+
+
+def _measured(records: Sequence[Record]) -> Iterator[tuple[Any, ...]]:
+    for record in records:
+        if not isinstance(record, Done):
+            continue
+        common = (
+            *(record.place[key] for key in CELL),
+            *(record.config[key] for key in SWEPT),
+            *(record.id, record.folder, record.limited, record.teacher_name, record.student),
+        )
+        for split, scores in record.scores.items():
+            main = main_metric(record.config["task"], split)
+            for metric in sorted(scores.keys() - {"n"}):
+                monitor = f"{split}/{metric}" == record.monitor
+                yield (*common, split, metric, metric == main, monitor, scores[metric])
 
 
 TIDY = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def find(typed: str, results_dir: Path, folders: Iterable[Path] | None = None) -
     Raises:
         BadInput: there is no such run, or more than one.
     """
-    if (Path(typed) / "record.json").is_file():
+    if os.path.lexists(Path(typed) / "record.json"):
         return Path(typed)
     known = list(run_folders(results_dir) if folders is None else folders)
     fitting = [f for f in known if f.name.partition("-")[2].startswith(typed)] if typed else []
@@ -44,5 +45,5 @@ def find(typed: str, results_dir: Path, folders: Iterable[Path] | None = None) -
 def _id(folder: Path) -> str:
     try:
         return str(examine(folder).get("id"))
-    except (Damaged, OSError):
+    except (Damaged, FileNotFoundError):
         return ""

@@ -45,6 +45,8 @@ def whole_settings(config: Any) -> Any:
     for key in (*LIMITS, "epochs", "max_length"):
         if key not in config:
             raise _flaw(f"its config.{key} is missing")
+        if not is_number(config[key]) and not (config[key] is None and key in LIMITS):
+            raise _flaw(f"its config.{key} is no number")
     return config
 
 

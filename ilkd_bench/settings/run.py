@@ -201,7 +201,7 @@ class OtherSettings(TaskSettings):
     collapse: Text
 
 
-def _task(settings: Any) -> Task:
+def task_of(settings: Any) -> Task:
     """Return a task from its settings.
 
     Raises:
@@ -271,7 +271,7 @@ class Run(Science):
             BadInput: a value is not allowed; the message names the key, the value and what is.
         """
         try:
-            run = cls(**config | {"task": _task(config["task"])}, data=data or {})
+            run = cls(**config | {"task": task_of(config["task"])}, data=data or {})
         except ValidationError as error:
             raise refusal(error) from error
         if "train" not in run.task.splits:

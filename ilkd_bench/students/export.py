@@ -9,15 +9,17 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from ilkd_bench.data.tasks import Task
 from ilkd_bench.plumbing import files
 from ilkd_bench.records.card import card, language_of
 from ilkd_bench.records.find import find
-from ilkd_bench.records.public import public
+from ilkd_bench.records.public import is_path, public
 from ilkd_bench.records.read import finished
 from ilkd_bench.records.record import Record
+from ilkd_bench.settings.run import task_of
 from ilkd_bench.students import load
 from ilkd_bench.types import BadInput
 
@@ -37,10 +39,24 @@ FILES = (
 WRITTEN = ("README.md", "record.json", "model.onnx")
 """What is written beside them."""
 
-LEFT_OUT = frozenset(
-    "_name_or_path name_or_path auto_map custom_pipelines is_local local_files_only".split()
-)
-"""Keys of the JSON files that tell of folders of the machine, or name code to run."""
+HEAD = "architectures model_type dtype problem_type id2label label2id num_labels"
+TOKENS = "bos_token eos_token unk_token sep_token pad_token cls_token mask_token"
+MORE_TOKENS = "additional_special_tokens extra_special_tokens"
+SPLITTING = "do_lower_case do_basic_tokenize never_split tokenize_chinese_chars strip_accents"
+KNOWN = {
+    "config.json": f"{HEAD} transformers_version",
+    "tokenizer.json": "version truncation padding added_tokens normalizer pre_tokenizer "
+    "post_processor decoder model",
+    "tokenizer_config.json": f"{TOKENS} {MORE_TOKENS} {SPLITTING} added_tokens_decoder backend "
+    "tokenizer_class model_max_length model_input_names padding_side truncation_side "
+    "clean_up_tokenization_spaces split_special_tokens add_prefix_space trim_offsets errors "
+    "max_length stride truncation_strategy pad_to_multiple_of pad_token_type_id",
+    "special_tokens_map.json": f"{TOKENS} {MORE_TOKENS}",
+}
+"""JSON file -> the keys that it keeps; `config.json` has those of its kind of model besides."""
+
+NAMED_FREELY = ("id2label", "label2id", "added_tokens_decoder", *TOKENS.split())
+"""Keys whose values are names of a task or a tokenizer, which may look like anything."""
 
 LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 LANGUAGE = re.compile(r"[a-z]{2,3}")
@@ -98,13 +114,18 @@ def _fill(
     language: str | None,
     onnx: bool,
 ) -> None:
-    task = Task(**record.config["task"])
+    task = task_of(record.config["task"])
     for name in FILES:
-        source = folder / "student" / name
-        if source.suffix == ".json" and source.is_file():
-            files.write_text(aside / name, _cleaned(source))
-        elif source.is_file():
-            shutil.copyfile(source, aside / name)
+        try:
+            file = files.open_file(folder, f"student/{name}")
+        except FileNotFoundError:
+            continue
+        with file:
+            if name in KNOWN:
+                files.write_text(aside / name, _cleaned(name, file.read()))
+            else:
+                with (aside / name).open("xb") as copy:
+                    shutil.copyfileobj(file, copy)
     model = load.load(aside, task.labels)  # what is given away is what was tried
     inputs = None
     if onnx:
@@ -116,25 +137,48 @@ def _fill(
             raise BadInput(str(error)) from error
     facts = public(record.content())
     language = language or language_of(task)
-    text = card(facts, licence=licence, language=language, inputs=inputs)
+    try:
+        text = card(facts, licence=licence, language=language, inputs=inputs)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise BadInput(
+            f"{folder}/record.json lacks something that the model card tells ({why})"
+        ) from error
     files.write_text(aside / "README.md", text)
     files.write_json(aside / "record.json", facts)
 
 
-def _cleaned(source: Path) -> str:
-    """Return a JSON file without the keys that are nobody's business.
+def _cleaned(name: str, content: bytes) -> str:
+    """Return a JSON file of a student without what is nobody's business: unknown keys, and paths.
 
     Raises:
-        BadInput: it is no JSON.
+        BadInput: it is no JSON, or describes no model that transformers has.
     """
     try:
-        content = json.loads(source.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BadInput(f"{source} is damaged: {error}") from error
-    if source.name in ("config.json", "tokenizer_config.json"):
-        content = {key: value for key, value in content.items() if key not in LEFT_OUT}
-        return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    return source.read_text(encoding="utf-8")
+        settings = dict(json.loads(content))
+        known = {*KNOWN[name].split(), *(_usual(settings) if name == "config.json" else ())}
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise BadInput(f"the student's {name} is damaged: {error}") from error
+    kept = {
+        key: value
+        for key, value in settings.items()
+        if key in known and (key in NAMED_FREELY or name == "tokenizer.json" or _harmless(value))
+    }
+    return json.dumps(kept, indent=2, ensure_ascii=False) + "\n"
+
+
+def _usual(settings: dict[str, Any]) -> Iterable[str]:
+    """Return the keys that the configuration of a kind of model has."""
+    from transformers import AutoConfig
+
+    return AutoConfig.for_model(settings["model_type"]).to_dict().keys() - {"_name_or_path"}
+
+
+def _harmless(value: Any) -> bool:
+    """Tell whether no text in a value is a path."""
+    if isinstance(value, list | dict):
+        return all(map(_harmless, value.values() if isinstance(value, dict) else value))
+    return not (isinstance(value, str) and is_path(value))
 
 
 def _move(aside: Path, target: Path) -> None:

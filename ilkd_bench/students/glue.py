@@ -20,6 +20,8 @@ from ilkd_bench.plumbing.command import complain, no_runs, say
 from ilkd_bench.plumbing.files import whole_file
 from ilkd_bench.records.read import load_records
 from ilkd_bench.records.record import Done, Record
+from ilkd_bench.settings.groups import defaults
+from ilkd_bench.settings.run import task_of
 from ilkd_bench.students import load, select
 from ilkd_bench.types import BadInput
 
@@ -125,7 +127,7 @@ def _require_students(runs: dict[str, Done], results_dir: Path) -> None:
 
 def _task(sheet: Sheet, record: Done) -> Task:
     """Return the task whose test rows a sheet asks for; AX has MNLI's columns and labels."""
-    task = Task(**record.config["task"])
+    task = _known(task_of(record.config["task"]))
     classes = None if task.labels is None else len(task.labels)
     known = None if sheet.answers is None else len(sheet.answers)
     names = sheet.answers not in (None, NUMBERS)
@@ -137,6 +139,23 @@ def _task(sheet: Sheet, record: Done) -> Task:
         return task
     hub = None if task.hub is None else task.hub | {"config": sheet.task}
     return replace(task, name=sheet.task, splits={"test": "test"}, hidden=["test"], hub=hub, ood={})
+
+
+def _known(task: Task) -> Task:
+    """Return a task of a record with the places of its rows as this machine's conf/ names them."""
+    usual = defaults("task", task.name)
+    splits = {ours: theirs for ours, theirs in usual["splits"].items() if ours in task.splits}
+    return replace(task, splits=splits, hub=usual["hub"], ood={})
+
+
+def _whole(record: Record) -> bool:
+    """Tell whether a record has the settings of a task; name one that has not."""
+    try:
+        task_of(record.config["task"])
+    except BadInput as error:
+        complain(f"{record.folder}: not used, {error}")
+        return False
+    return True
 
 
 def answer(
@@ -234,7 +253,8 @@ def submission(args: argparse.Namespace) -> list[str]:
     stored = load_records(args.results_dir)
     for flaw in stored.flaws:
         complain(flaw)
-    others = [record for record in stored.records if _of(record) in wanted.keys() - runs.keys()]
+    open_tasks = wanted.keys() - runs.keys()
+    others = [r for r in stored.records if _of(r) in open_tasks and _whole(r)]
     names = {key: getattr(args, key) for key in select.CHOICES}
     runs |= select.choose(others, names, limited=args.limited)
     filled, missing = prepare(runs, args.results_dir, args.data_dir)

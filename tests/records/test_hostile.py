@@ -1,0 +1,226 @@
+"""Records, and files beside them, that hold anything: each is named and left out, and no more.
+
+A sample of what `python tests/records/test_hostile.py [SEED [CASES]]` tries at length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import made
+import pytest
+import toys
+
+from ilkd_bench import dashboard, export, figures, report, runs, submit, tables
+from ilkd_bench.jobs import best_setting
+from ilkd_bench.records import retention
+from ilkd_bench.records.read import load_records, read_record
+from ilkd_bench.settings import identity
+from ilkd_bench.students import select
+from ilkd_bench.types import BadInput
+
+DEEP: Any = []
+for _ in range(900):
+    DEEP = [DEEP]
+
+VALUES: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 0.5, 10**30, 10**400, float("nan"), float("inf"), 1e308),
+    *("", "text", "x/../../victim", "/etc/passwd", "a" * 5_000, "x\0y", "\x1b[31mred", "\ud800"),
+    *("=HYPERLINK(1)", "[a](http://b)", r"\input{x}", "<script>", "a\nb", "$x$ _y_ |z|"),
+    *([], {}, [None], [[1], {}], {"a": 1}, {"_target_": "os.system"}, {"": {"": ""}}, DEEP),
+)
+GONE = object()
+"""In place of a value: its key is not there."""
+
+
+def whole(seed: int = 0, method: str = "pkd") -> dict[str, Any]:
+    """A record as full as those of runs."""
+    task = toys.run("task=mrpc", "teacher=bert_base", "student=bert_6").task
+    record = made.record(
+        method, "mrpc", seed, 0.7 + seed / 100, teacher="bert_base", student="bert_6"
+    )
+    settings = vars(task) | {"ood": {"paws": vars(task) | {"ood": {}, "name": "paws"}}}
+    settings["ood"]["paws"] |= {"label_map": None, "collapse": "argmax"}
+    config = record["config"] | {"task": settings, "precision": "32-true"}
+    scores = {"dev": {"accuracy": 0.7, "f1": 0.8, "n": 40}, "ood/paws": {"f1": 0.5, "n": 9}}
+    scores["dev"][task.metric] = 0.7 + seed / 100
+    return record | {
+        "config": config,
+        "id": identity.run_id(config),
+        "argv": ["task=mrpc", "method=pkd", f"seed={seed}"],
+        "scores": scores,
+        "monitor": f"dev/{task.metric}",
+        "best_epoch": 2,
+        "teacher": {"key": "k", "dev": {task.metric: 0.9, "n": 40}, "seconds": 3.5},
+        "data": {"train": 9, "dev": 40, "fingerprint": {"train": "t"}},
+        "parameters": {"teacher": 10, "student": 5},
+        "seconds": {"train": 1.5, "teacher": 1.0, "evaluate": 0.5, "setup": 1},
+        "examples_per_second": 99.5,
+        "device": "cpu",
+        "precision": "32-true",
+        "versions": {"python": "3.11"},
+        "git": {"sha": "abc", "dirty": False},
+        "limited": False,
+    }
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something stands in a record, the record itself and its groups included."""
+    yield path
+    if isinstance(value, dict | list):
+        items: Any = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from leaves(item, (*path, key))
+
+
+def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """The same with something else in one place."""
+    if not path:
+        return None if new is GONE else new
+    copy = list(value) if isinstance(value, list) else dict(value)
+    if len(path) == 1 and new is GONE:
+        del copy[path[0]]
+    else:
+        copy[path[0]] = changed(copy[path[0]], path[1:], new)
+    return copy
+
+
+def renewed(record: Any) -> Any:
+    """A record whose id is that of its settings, where it can be."""
+    try:
+        return record | {"id": identity.run_id(record["config"])}
+    except (TypeError, ValueError, KeyError, RecursionError):
+        return record
+
+
+HISTORY = "phase,epoch,seconds,rows,lr,loss/ce,loss/total,dev/f1,dev/n,layers\n"
+HISTORY += "distill,1,1,9,0.1,0.5,0.5,0.6,40,1 2 3\ndistill,2,1,9,0.1,0.4,0.4,0.7,40,2 3 4\n"
+SIMILARITY = "pooling,student_layer,teacher_layer,rows,cosine,cka,distance\n"
+SIMILARITY += "".join(f"cls,{i},{j},9,0.5,0.4,0.7\n" for i in range(3) for j in range(4))
+ATTENTION = "student_layer,teacher_layer,rows,weight\n1,1,9,0.25\n1,2,9,0.75\n"
+PCA = "pooling,model,layer,row,label,plane,pc1,pc2,share_1,share_2\n"
+PCA += "".join(
+    f"cls,{m},1,{row},1,shared,0.{row},0.2,0.6,0.3\n"
+    for m in ("teacher", "student")
+    for row in (1, 2)
+)
+CSVS = {
+    "history.csv": HISTORY,
+    "analysis/similarity.csv": SIMILARITY,
+    "analysis/attention.csv": ATTENTION,
+    "analysis/pca.csv": PCA,
+}
+
+
+def results(root: Path) -> Path:
+    """A folder with three whole runs and all that a run leaves; returns the folder of one."""
+    items = [whole(0), whole(1), whole(0, "vanilla")]
+    folders = made.write(root, items)
+    for folder in folders:
+        for name, text in CSVS.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
+        made.predictions(folder, [0, 1] * 20, made.one_hot([0, 1] * 20))
+        (folder / "student").mkdir()
+        (folder / "student/model.safetensors").write_bytes(b"no weights")
+    return folders[0]
+
+
+def readers(root: Path, folder: Path) -> dict[str, Callable[[], Any]]:
+    """Everything that reads records, by name, each as its command does it."""
+    where = ["--results-dir", str(root)]
+    out = root.parent / "out"
+
+    def best() -> Any:
+        run = toys.run("task=mrpc", "teacher=bert_base", "student=bert_6", "method=pkd")
+        with contextlib.suppress(BadInput):
+            best_setting.best(run.but(data={}, results_dir=str(root)), ["lr"])
+
+    return {
+        "read": lambda: read_record(folder),
+        "load": lambda: load_records(root),
+        "tidy": lambda: retention.tidy(folder.parent.parent / "vanilla" / "none", "best"),
+        "tidy of a neighbour": lambda: [
+            retention.tidy(run, "best") for run in folder.parent.glob("s1-*")
+        ],
+        "lr=best": best,
+        "runs": lambda: runs.main(where),
+        "runs as csv": lambda: runs.main([*where, "--format", "csv"]),
+        "runs as json": lambda: runs.main([*where, "--format", "json"]),
+        "runs failed": lambda: runs.main([*where, "--failed"]),
+        "tables": lambda: tables.main(where),
+        "report": lambda: report.main(where),
+        "dashboard": lambda: dashboard.main([*where, "--dry-run"]),
+        "submit": lambda: submit.main([*where, "--limited", "--out", f"{out}.zip"]),
+        "export": lambda: export.main([str(folder), f"{out}/hub", *where]),
+        "analyse": lambda: select.to_analyse(root, []),
+        "figures": lambda: figures.main(where),
+    }
+
+
+SLOW = ("figures", "tables", "report", "dashboard")
+
+
+def survive(root: Path, folder: Path, names: Any = None) -> list[str]:
+    """Run the readers, and return what each raised that is no answer to a user."""
+    failures = []
+    for name, read in readers(root, folder).items():
+        if names is not None and name not in names:
+            continue
+        shown = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+                code = read()
+        except BadInput:
+            code = 2
+        except BaseException as error:  # the command would end with it
+            failures.append(f"{name}: {type(error).__name__}: {str(error)[:300]}")
+            continue
+        if isinstance(code, int) and code not in (0, 1, 2):
+            failures.append(f"{name}: exit code {code}")
+        if set("\x1b\0\x07\u202e") & set(shown.getvalue()):
+            failures.append(f"{name}: printed what moves the cursor")
+        if "Traceback" in shown.getvalue():
+            failures.append(f"{name}: a traceback")
+    return failures
+
+
+def mutations(draw: random.Random, count: int) -> list[tuple[tuple[Any, ...], Any]]:
+    record = whole()
+    every = [(path, new) for path in leaves(record) for new in (*VALUES, GONE)]
+    return draw.sample([pair for pair in every if pair[0] or pair[1] is not GONE], count)
+
+
+def try_one(root: Path, path: tuple[Any, ...], new: Any, names: Any = None) -> list[str]:
+    folder = results(root)
+    record = renewed(changed(whole(), path, new))
+    (folder / "record.json").write_text(json.dumps(record))
+    return survive(root, folder, names)
+
+
+@pytest.mark.parametrize("case", mutations(random.Random(0), 12), ids=lambda c: repr(c)[:60])
+def test_a_record_of_anything_ends_no_command(case: Any, tmp_path: Path) -> None:
+    failures = try_one(
+        tmp_path / "results", *case, names=set(readers(tmp_path, tmp_path)) - {"figures"}
+    )
+    assert failures == []
+
+
+if __name__ == "__main__":
+    seed, count = (int(word) for word in [*sys.argv[1:], "0", "300"][:2])
+    os.environ["WANDB_MODE"] = "offline"
+    for number, (path, new) in enumerate(mutations(random.Random(seed), count)):
+        with tempfile.TemporaryDirectory() as folder:
+            quick = None if number % 5 == 0 else set(readers(Path(), Path())) - set(SLOW)
+            failures = try_one(Path(folder) / "results", path, new, quick)
+        for failure in failures:
+            print(".".join(map(str, path)), repr(new)[:40], failure, flush=True)
