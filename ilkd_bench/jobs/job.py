@@ -158,9 +158,9 @@ def _attempt(job: Job) -> None:
         log.info("done before: %s", summary(earlier, job.folder))
         return
     job.folder.mkdir(parents=True, exist_ok=True)
-    if job.run.force:
-        set_aside(job.folder)
+    if job.run.force and not _under_way(job, earlier):
         shutil.rmtree(job.folder / "checkpoint", ignore_errors=True)
+        set_aside(job.folder)
     for path in job.folder.rglob(".*"):  # by an attempt that was killed
         if path.is_file():
             path.unlink()
@@ -171,6 +171,13 @@ def _attempt(job: Job) -> None:
         write_record(job.folder, record)
         log.info(summary(record, job.folder))
     retention.tidy(job.folder, job.run.keep_student)
+
+
+def _under_way(job: Job, earlier: Record | None) -> bool:
+    """Tell whether a run was begun, by force or not, and broken off: then it goes on."""
+    if earlier is None or isinstance(earlier, Done):
+        return False
+    return earlier.status == "running" or (job.folder / "checkpoint").is_dir()
 
 
 def _outcome(job: Job) -> Record:

@@ -72,7 +72,7 @@ def job(
     run = Run.of(config | dict.fromkeys(undecided, 1))
     require_effect(run, typed or set())
     data_dir = None if run.data_dir is None else Path(run.data_dir)
-    run = run.but(data=tasks.fingerprints(run.task, data_dir, run.cache))
+    run = run.but(data=tasks.fingerprints(run.task, data_dir, run.cache, run.hash_of))
     if here:
         run = run.but(precision=precision_used(run.precision, run.trainer.accelerator))
     if undecided:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError
 
 from ilkd_bench.data.tasks import Task
+from ilkd_bench.plumbing.files import FileHash, file_hash, hash_anew
 from ilkd_bench.settings import identity
 from ilkd_bench.settings.checks import (
     Checkpoint,
@@ -235,7 +236,12 @@ class Run(Science):
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What defines the experiment, free of paths: what is hashed, and kept in the record."""
-        return identity.identity(self)
+        return identity.identity(self, self.hash_of)
+
+    @property
+    def hash_of(self) -> FileHash:
+        """How the files are hashed that the run is named for."""
+        return hash_anew if self.force else file_hash
 
     @property
     def id(self) -> str:

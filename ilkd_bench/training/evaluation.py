@@ -20,6 +20,7 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import whole_file
 from ilkd_bench.plumbing.terminal import track
+from ilkd_bench.teachers.bank import not_finite
 from ilkd_bench.teachers.live import Teacher
 from ilkd_bench.training.module import Score
 from ilkd_bench.types import BadInput, Outputs, TrainingBatch
@@ -66,11 +67,14 @@ def measure_teacher(
     """Score the teacher on dev as this run sees it.
 
     Raises:
-        BadInput: it is no better than a constant answer, and `allow_weak` is not set.
+        BadInput: its logits are not finite; or it is no better than a constant answer, and
+            `allow_weak` is not set.
     """
     teacher.to(device)
     needs = frozenset({"logits"})
     logits = predict(lambda batch: teacher.outputs(batch, needs), dev, batch_size, device)
+    if not torch.isfinite(logits).all():
+        raise BadInput(not_finite(whose, "logits", logits.numpy(), "float32"))
     scores = scorer(task)(logits, dev.labels)
     guard = task.metric if task.labels is None else "accuracy"
     score = metrics.compute([guard], logits, dev.labels)[guard]
@@ -102,6 +106,8 @@ def evaluate(
         logits = predict(
             lambda batch: student.outputs(batch["student"], frozenset()), split, batch_size, device
         )
+        if not torch.isfinite(logits).all():
+            raise FloatingPointError(f"the logits on {name} are not finite: try a lower lr=")
         save_predictions(folder / "predictions" / f"{name}.parquet", logits, split)
         if name.startswith("ood/"):
             scores[name] = _score_ood(task, name.removeprefix("ood/"), logits, split.labels)

@@ -25,7 +25,7 @@ import pytest
 from ilkd_bench import banks
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.files import log
-from ilkd_bench.teachers import bank
+from ilkd_bench.teachers import bank, cache
 from ilkd_bench.types import BadInput
 
 ROWS, BATCH, FLUSH = 40, 4, 3
@@ -89,7 +89,7 @@ def get(
     shapes: bank.Shapes = SHAPES,
     about: Mapping[str, Any] = ABOUT,
 ) -> dict[str, np.ndarray]:
-    return bank.obtain(root / "banks" / key, shapes, about, fill, cache_dir=root)
+    return bank.obtain(root / "banks" / key, shapes, about, fill)
 
 
 def right(arrays: dict[str, np.ndarray]) -> bool:
@@ -376,15 +376,36 @@ def write(folder: Path, dtype: str, value: float) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("float16", 1e5), ("float16", -65520), ("float16", np.nan), ("float32", np.inf)],
+    [("float16", 1e5), ("float16", -65520)],
 )
 def test_a_value_beyond_the_range_is_refused(dtype: str, value: float, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as error:
         write(tmp_path / "aside", dtype, value)
     message = str(error.value)
     assert "cls" in message and dtype in message
-    assert ("bank_dtype=float32" in message) == (dtype == "float16") and "bank=off" in message
+    assert "bank_dtype=float32" in message and "bank=off" in message
     assert not (tmp_path / "aside").exists()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "what"),
+    [("float16", np.nan, "NaN"), ("float16", np.inf, "infinite"), ("float32", np.inf, "infinite")],
+)
+def test_a_broken_teacher_is_refused_and_named(
+    dtype: str, value: float, what: str, tmp_path: Path
+) -> None:
+    """No other dtype helps, nor does running it at every step."""
+
+    def fill(draft: bank.Draft) -> None:
+        draft.write(np.array([1]), {"cls": np.full((1, 1, 2), value, np.float32)})
+
+    with pytest.raises(BadInput) as error:
+        get(tmp_path, fill, shapes={"cls": ((3, 1, 2), dtype)})
+    message = str(error.value)
+    assert f"the teacher tiny12 answers with {what}" in message and "cls" in message
+    assert "teacher.checkpoint=" in message and "teacher.recipe.lr=" in message
+    assert "bank" not in message
+    assert folders(tmp_path) == []
 
 
 @pytest.mark.parametrize(("dtype", "value"), [("float16", 65504), ("float32", 1e5)])
@@ -508,14 +529,16 @@ def test_the_command_lists_banks_last_used_first(
     stocked(tmp_path, "middle", days=4, kilobytes=300)
     before = sorted(tmp_path.rglob("*"))
     head, *lines, total = command(capsys, tmp_path, *words)
-    assert head.split() == ("bank teacher epoch task split rows fields size age last use".split())
+    assert (
+        head.split() == "name kind teacher epoch task split rows fields size age last use".split()
+    )
     first, second, third = (line.split() for line in lines)
-    assert first[:8] == "features tiny12 7 demo_sentiment dev 40 logits mean".split()
-    assert second[:6] == "middle of_middle demo_sentiment train 300 logits".split()
-    assert third[:6] == "old of_old demo_sentiment train 100 logits".split()
-    assert 300 <= float(second[6]) < 320 and 100 <= float(third[6]) < 120
-    assert second[7] == third[7] == "kB"
-    assert third[8:] == "8 days 6 days".split() and second[8:] == "9 days 4 days".split()
+    assert first[:9] == "features bank tiny12 7 demo_sentiment dev 40 logits mean".split()
+    assert second[:7] == "middle bank of_middle demo_sentiment train 300 logits".split()
+    assert third[:7] == "old bank of_old demo_sentiment train 100 logits".split()
+    assert 300 <= float(second[7]) < 320 and 100 <= float(third[7]) < 120
+    assert second[8] == third[8] == "kB"
+    assert third[9:] == "8 days 6 days".split() and second[9:] == "9 days 4 days".split()
     assert first[-1] == "seconds" and float(first[-2]) < 120
     assert total.startswith("3 banks in") and str(tmp_path) in total
     assert sorted(tmp_path.rglob("*")) == before, "listing changes nothing"
@@ -612,9 +635,9 @@ def test_a_bank_that_another_command_removes_meanwhile_is_no_error(
 ) -> None:
     for key in ("gone", "here"):
         stocked(tmp_path, key, days=50)
-    listed = list(bank.entries(tmp_path))
+    listed = list(cache.entries(tmp_path))
     shutil.rmtree(tmp_path / "banks/gone")
-    monkeypatch.setattr(bank, "entries", lambda cache_dir: iter(listed))
+    monkeypatch.setattr(cache, "entries", lambda cache_dir: iter(listed))
     command(capsys, tmp_path, "prune", "--older-than", "10")
     assert folders(tmp_path) == []
 

@@ -47,7 +47,7 @@ class Maker:
 
 
 def get(root: Path, make: Any, snapshots: bool = False) -> dict[str, Any]:
-    return obtain(root / "teachers" / "t", make, snapshots=snapshots, cache_dir=root)
+    return obtain(root / "teachers" / "t", make, snapshots=snapshots)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -70,7 +70,7 @@ def test_a_teacher_is_made_once_and_then_read(tmp_path: Path) -> None:
     assert make.made == 1
     assert {k: second[k] for k in first} == first
     assert contents(tmp_path / "teachers/t") == before
-    assert set(before) == {"model.safetensors", "teacher.json"}
+    assert set(before) == {"model.safetensors", "teacher.json", "used"}
 
 
 @pytest.mark.parametrize(
