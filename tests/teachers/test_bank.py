@@ -165,9 +165,9 @@ def test_size_is_what_the_numbers_take() -> None:
 # ------------------------------------------------------------------------------------------ damage
 
 
-def flip(path: Path) -> None:
+def flip(path: Path, at: int = -5) -> None:
     content = bytearray(path.read_bytes())
-    content[-5] ^= 4
+    content[at] ^= 4
     path.write_bytes(content)
     os.utime(path, ns=(1, 1))  # file times may be coarser than the test is fast
 
@@ -265,6 +265,10 @@ def test_a_killed_build_frees_its_lock_and_is_gone_on_with(tmp_path: Path) -> No
     assert contents(tmp_path / "banks/k") == contents(tmp_path / "undisturbed/banks/k")
 
 
+WRITTEN = 128 + 24 * int(np.random.default_rng(0).permutation(ROWS)[0])
+"""In `mean.npy`, where the row lies that is written first: after the header, 24 bytes a row."""
+
+
 def aside(root: Path) -> Path:
     (folder,) = [path for path in (root / "banks").iterdir() if path.is_dir()]
     return folder
@@ -290,6 +294,10 @@ LEFTOVERS: dict[str, Callable[[Path], Any]] = {
     "progress without number": progress(done=None),
     "progress without shapes": progress(shapes=None),
     "progress missing": lambda root: (aside(root) / "progress.json").unlink(),
+    "progress says more": progress(done=9),
+    "order missing": lambda root: (aside(root) / bank.ORDER).unlink(),
+    "order flipped": lambda root: flip(aside(root) / bank.ORDER, at=0),
+    "a written row flipped": lambda root: flip(aside(root) / "mean.npy", at=WRITTEN),
     "array shorter": lambda root: os.truncate(aside(root) / "mean.npy", 300),
     "array missing": lambda root: (aside(root) / "logits.npy").unlink(),
     "all gone": lambda root: [path.unlink() for path in aside(root).iterdir()],
@@ -552,6 +560,42 @@ def test_what_is_half_built_is_listed_as_such(
     lines = command(capsys, tmp_path)
     assert "half-built" in line_of("begun", lines)
     assert "half-built" not in line_of("whole", lines)
+
+
+def test_all_that_is_stored_is_listed_and_pruned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stocked(tmp_path, "whole", days=1)
+    half_built(tmp_path, "begun")
+    files.file_hash(Path(__file__), tmp_path)
+    folders_of = {
+        "teachers/tiny12-sst2-0a": {"teacher.json": '{"files": {"model.safetensors": ""}}'},
+        "teachers/.tiny12-rte-0b.best": {"model.safetensors": "w" * 9000},
+        "teachers/.tiny12-rte-0c.snapshots": {"checkpoint/last.ckpt": "w" * 9000},
+        "teachers/.tiny12-rte-0d.gone": {"model.safetensors": "w"},
+        "teachers/bert.v1-sst2-0e": {"model.safetensors": "w"},
+        "tokens/77aa": {"meta.json": '{"files": {}}', "ids.npy": "i" * 9000},
+        "tokens/.77bb.4711": {"ids.npy": "i"},
+    }
+    for folder, content in folders_of.items():
+        for name, text in content.items():
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    _, *lines, total = command(capsys, tmp_path)
+    kinds = {line.split()[0]: line.split()[1:3] for line in lines}
+    assert kinds["tiny12-sst2-0a"][0] == "teacher" and kinds["77aa"][0] == "tokens"
+    assert kinds["tiny12-rte-0b"] == kinds["tiny12-rte-0c"] == ["half-trained", "teacher"]
+    assert kinds["bert.v1-sst2-0e"] == ["damaged", "teacher"]
+    assert kinds["begun"] == ["half-built", "bank"] and kinds["whole"][0] == "bank"
+    assert kinds["tiny12-rte-0d"][0] == kinds["77bb"][0] == "leftover"
+    assert kinds["hashes"][0] == "hashes"
+    assert all("kB" in line or "bytes" in line for line in lines)
+    assert total.startswith("1 bank") and "2 half-trained teachers" in total
+    with files.locked(tmp_path / "teachers/tiny12-rte-0b", ""):
+        command(capsys, tmp_path, "prune", "--older-than", "0")
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert [path.parent.name for path in kept] == [".tiny12-rte-0b.best"], "a run is at it"
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "null", "3", '{"files": 1}', "{}"])
