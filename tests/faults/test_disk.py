@@ -122,7 +122,7 @@ def test_workers_do_without_shared_memory(undisturbed: Path, tmp_path: Path) -> 
     )
     stage = Stage(tmp_path, {})
     for size, code, reason in (
-        ("64k", 0, None),
+        ("128k", 0, None),
         (
             "4k",
             1,
