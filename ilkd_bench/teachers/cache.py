@@ -25,6 +25,9 @@ KINDS = {"banks": "bank", "teachers": "teacher", "tokens": "tokens"}
 DESCRIPTIONS = ("meta.json", "teacher.json")
 """Files that are written last, and say what a folder holds."""
 
+OLD_TOKENS = {"ids", "types", "offsets"}
+"""What the description of tokens had in an earlier version: a checksum of each array."""
+
 HALVES: dict[str, dict[str | None, str]] = {
     "banks": {None: "half-built bank"},
     "teachers": {"best": "half-trained teacher", "snapshots": "half-trained teacher"},
@@ -85,7 +88,9 @@ def _about(folder: Path) -> dict[str, Any]:
             about = json.loads((folder / name).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        if isinstance(about, dict) and isinstance(about.get("files"), dict):
+        if isinstance(about, dict) and (
+            isinstance(about.get("files"), dict) or about.keys() == OLD_TOKENS
+        ):
             return about
     return {}
 

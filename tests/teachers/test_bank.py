@@ -576,6 +576,7 @@ def test_all_that_is_stored_is_listed_and_pruned(
         "teachers/bert.v1-sst2-0e": {"model.safetensors": "w"},
         "tokens/77aa": {"meta.json": '{"files": {}}', "ids.npy": "i" * 9000},
         "tokens/.77bb.4711": {"ids.npy": "i"},
+        "tokens/77cc": {"meta.json": '{"ids": "0", "types": "1", "offsets": "2"}'},
     }
     for folder, content in folders_of.items():
         for name, text in content.items():
@@ -585,6 +586,7 @@ def test_all_that_is_stored_is_listed_and_pruned(
     _, *lines, total = command(capsys, tmp_path)
     kinds = {line.split()[0]: line.split()[1:3] for line in lines}
     assert kinds["tiny12-sst2-0a"][0] == "teacher" and kinds["77aa"][0] == "tokens"
+    assert kinds["77cc"][0] == "tokens", "of an earlier version"
     assert kinds["tiny12-rte-0b"] == kinds["tiny12-rte-0c"] == ["half-trained", "teacher"]
     assert kinds["bert.v1-sst2-0e"] == ["damaged", "teacher"]
     assert kinds["begun"] == ["half-built", "bank"] and kinds["whole"][0] == "bank"
