@@ -17,7 +17,7 @@ VERBS = {
     "figures": "draw figures from the records",
     "report": "write all results as one HTML page",
     "analyse": "compare stored students with their teachers, layer by layer",
-    "banks": "list what is stored of teachers' answers, and remove old ones",
+    "banks": "list what is stored once for all runs, and remove what is old",
     "export": "write a student as a folder for the model hub",
     "submit": "write the zip for the GLUE server",
     "dashboard": "make the comparison of methods at Weights & Biases",

@@ -1,4 +1,4 @@
-"""The banks of a cache folder: `ilkd-bench banks` lists them, `... prune` removes old ones."""
+"""What is stored once for all runs: `ilkd-bench banks` lists it, `... prune` removes old parts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from pathlib import Path
 from ilkd_bench.plumbing import command
 from ilkd_bench.plumbing.table import show, terminal_width
 from ilkd_bench.teachers import listing
-from ilkd_bench.teachers.bank import entries, prune
+from ilkd_bench.teachers.cache import entries, prune
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = command.parser(
         "banks",
-        "Lists what teachers show for the rows of a split, stored once for all runs. A bank that "
-        "is removed is built again by the next run that needs it.",
+        "Lists what is stored once for all runs: fine-tuned teachers, banks of what they show for "
+        "the rows of a split, tokenised text, halves of them that a killed run left, and "
+        "remembered hashes of files. What is removed is made again by the next run that needs it; "
+        "what a run uses is not removed.",
         on_results=False,
     )
     parser.add_argument("command", nargs="?", choices=["list", "prune"], default="list")
@@ -52,9 +54,9 @@ def main(argv: Sequence[str]) -> int:
     now = time.time()
     if args.command == "prune":
         size_limit = None if args.max_size is None else args.max_size * 1e9
-        banks = prune(args.cache_dir, older_than=args.older_than, max_size=size_limit, now=now)
+        found = prune(args.cache_dir, older_than=args.older_than, max_size=size_limit, now=now)
         what = "removed"
     else:
-        banks, what = list(entries(args.cache_dir)), f"in {args.cache_dir / 'banks'}"
-    show([*listing.rows(banks, now, terminal_width()), listing.total(banks, what)], {})
+        found, what = list(entries(args.cache_dir)), f"in {args.cache_dir}"
+    show([*listing.rows(found, now, terminal_width()), listing.total(found, what)], {})
     return 0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from ilkd_bench.data.tokens import Encoded
-from ilkd_bench.types import Inputs, TrainingBatch
+from ilkd_bench.plumbing.files import full_disk_told
+from ilkd_bench.types import TrainingBatch
 
 BUCKET = 50
 """Batches that are sorted by length together; more pads less and mixes rows less."""
@@ -97,28 +100,64 @@ def loader(
     random state.
 
     Args:
-        pin: put batches into page-locked memory, from where a GPU copies while it computes.
+        pin: put batches into page-locked memory, from where a GPU copies while it computes; those
+            of workers are not.
     """
-    return DataLoader(
+    return Loader(
         split,
         sampler=batches,
         batch_size=None,
         num_workers=workers,
-        pin_memory=pin,
+        collate_fn=_arrays if workers else _unchanged,
+        pin_memory=pin and not workers,
         generator=torch.Generator().manual_seed(0),
     )
 
 
-def to_device(batch: TrainingBatch, device: torch.device) -> TrainingBatch:
-    """Move the tensors of a batch; what both models share is moved once."""
+SHARED_MEMORY = Path("/dev/shm")
 
-    def moved(inputs: Inputs) -> Inputs:
-        return {name: x.to(device, non_blocking=True) for name, x in inputs.items()}
 
-    student = moved(batch["student"])
+class Loader(DataLoader):
+    """Has its workers send batches through pipes, as arrays.
+
+    Tensors would go through `/dev/shm`: where that is full, a worker dies or is never heard of.
+    """
+
+    def __iter__(self) -> Any:
+        with full_disk_told(SHARED_MEMORY, "type trainer.workers=0, or give it more room"):
+            batches = super().__iter__()
+        return map(_tensors, batches) if self.num_workers else batches
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
+
+
+def _arrays(batch: Any) -> Any:
+    return _each(batch, torch.Tensor.numpy)
+
+
+def _tensors(batch: Any) -> TrainingBatch:
+    return _each(batch, torch.from_numpy)
+
+
+def _each(batch: Any, change: Callable[[Any], Any]) -> Any:
+    """Change every tensor of a batch, what both models share once."""
+
+    def changed(inputs: Any) -> Any:
+        return {name: change(x) for name, x in inputs.items()}
+
+    student = changed(batch["student"])
+    shared = batch["teacher"] is batch["student"]
     return {
         "student": student,
-        "teacher": student if batch["teacher"] is batch["student"] else moved(batch["teacher"]),
-        "labels": batch["labels"].to(device, non_blocking=True),
-        "index": batch["index"].to(device, non_blocking=True),
+        "teacher": student if shared else changed(batch["teacher"]),
+        "labels": change(batch["labels"]),
+        "index": change(batch["index"]),
     }
+
+
+def to_device(batch: TrainingBatch, device: torch.device) -> TrainingBatch:
+    """Move the tensors of a batch; what both models share is moved once."""
+    moved: TrainingBatch = _each(batch, lambda x: x.to(device, non_blocking=True))
+    return moved

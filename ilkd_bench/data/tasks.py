@@ -13,7 +13,7 @@ from ilkd_bench.data import collapse, formats, grammar
 from ilkd_bench.data.collapse import RULES
 from ilkd_bench.data.formats import Columns
 from ilkd_bench.data.labels import MOST, allowed, finder, number, shown
-from ilkd_bench.plumbing.files import file_hash
+from ilkd_bench.plumbing.files import FileHash, file_hash
 from ilkd_bench.types import BadInput
 
 FORMATS = tuple(formats.READERS)
@@ -222,10 +222,15 @@ def _other_names(task: Task, split: str, data_dir: Path) -> str:
     )
 
 
-def fingerprints(task: Task, data_dir: Path | None, cache_dir: Path) -> dict[str, str]:
-    """Return what identifies the rows of each split, out-of-domain sets included, without reading.
+def fingerprints(
+    task: Task, data_dir: Path | None, cache_dir: Path, hash_of: FileHash = file_hash
+) -> dict[str, str]:
+    """Return what identifies the rows of each split, out-of-domain sets included.
 
     A file counts by its content, the hub by its pinned revision, the grammar by its version.
+
+    Args:
+        hash_of: of a file; by default the hash that is remembered, without reading.
     """
     result = {}
     for prefix, part in [("", task), *((f"ood/{n}/", ood_task(task, n)) for n in task.ood)]:
@@ -236,7 +241,7 @@ def fingerprints(task: Task, data_dir: Path | None, cache_dir: Path) -> dict[str
                 value = f"grammar {grammar.VERSION} {part.name} {split}"
             elif data_dir is not None:
                 path = find_file(part, split, data_dir)
-                value = file_hash(path, cache_dir) if path else ""
+                value = hash_of(path, cache_dir) if path else ""
             else:
                 value = _hub_name(part)
             result[prefix + split] = value

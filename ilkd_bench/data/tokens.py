@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ilkd_bench.data.tasks import TextRows
-from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing import files, shared
 from ilkd_bench.plumbing.files import digest
 from ilkd_bench.types import BadInput, Inputs
 
@@ -73,10 +73,12 @@ def encode(
     texts = hashlib.sha256(json.dumps(rows.texts).encode()).hexdigest()
     key = digest([texts, tokenizer_fingerprint(tokenizer), max_length])[:20]
     folder = cache_dir / "tokens" / key
-    arrays = _load(folder)
-    if arrays is None:
-        arrays = _tokenise(rows, tokenizer, max_length)
-        _save(folder, arrays)
+    arrays = shared.obtain(
+        folder,
+        lambda: _load(folder),
+        lambda: _save(folder, _tokenise(rows, tokenizer, max_length)),
+        waiting="another run is tokenising the same rows",
+    )
     return Encoded(**arrays, pad_id=tokenizer.pad_token_id)
 
 
@@ -108,24 +110,38 @@ def _tokenise(
 
 
 def _save(folder: Path, arrays: dict[str, np.ndarray]) -> None:
-    with files.folder_aside(folder) as aside:
+    with (
+        files.full_disk_told(folder.parent, "give a larger disk (cache_dir=DIR)"),
+        files.folder_aside(folder) as aside,
+    ):
         for name, array in arrays.items():
             np.save(aside / f"{name}.npy", array)
-        checksums = {name: _checksum(array) for name, array in arrays.items()}
-        files.write_json(aside / "meta.json", checksums)
-        if _load(folder) is None:  # else another run was first
-            files.put_folder(aside, folder)
+        files.write_json(aside / "meta.json", {"files": _hashes(aside)})
+        files.put_folder(aside, folder)
 
 
 def _load(folder: Path) -> dict[str, np.ndarray] | None:
-    """Return the cached arrays; None where they are absent or damaged."""
+    """Return the cached arrays; None where an earlier version left them, without these hashes.
+
+    Raises:
+        Damaged: they are not what was written.
+    """
     try:
-        expected: dict[str, str] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        arrays = {name: np.load(folder / f"{name}.npy") for name in ("ids", "types", "offsets")}
-    except (OSError, ValueError, EOFError):
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        hashes = _hashes(folder)
+    except (OSError, ValueError):
+        meta, hashes = None, {}
+    if isinstance(meta, dict) and meta.keys() == hashes.keys():
         return None
-    whole = expected == {name: _checksum(array) for name, array in arrays.items()}
-    return arrays if whole else None
+    if meta != {"files": hashes}:
+        raise shared.Damaged(f"the stored tokens {folder.name} are damaged and are made again")
+    return {name: np.load(folder / f"{name}.npy") for name in hashes}
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return {
+        name: files.content_hash(folder / f"{name}.npy") for name in ("ids", "types", "offsets")
+    }
 
 
 def _checksum(array: np.ndarray) -> str:

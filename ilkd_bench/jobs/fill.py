@@ -152,7 +152,7 @@ def checked(settings: dict[str, Any]) -> Run:
 def with_data(run: Run) -> Run:
     """Return a run with the fingerprints of its rows and of what its groups are made of."""
     data_dir = None if run.data_dir is None else Path(run.data_dir)
-    run = run.but(data=tasks.fingerprints(run.task, data_dir, run.cache))
+    run = run.but(data=tasks.fingerprints(run.task, data_dir, run.cache, run.hash_of))
     _ = run.essence  # once for all runs that are made of it
     return run
 

@@ -186,9 +186,9 @@ def _attempt(job: Job) -> None:
     except OSError as error:
         _write(write_record, job.folder, job.record_with(status="failed", reason=reason(error)))
         raise
-    if job.run.force:
-        set_aside(job.folder)
+    if job.run.force and not _under_way(job, earlier):
         shutil.rmtree(job.folder / "checkpoint", ignore_errors=True)
+        set_aside(job.folder)
     for path in job.folder.rglob(".*"):  # by an attempt that was killed
         if path.is_file():
             path.unlink()
@@ -217,6 +217,13 @@ def _earlier(folder: Path) -> Record | None:
         log.warning("%s: its record was damaged and is set aside: %s", folder, error)
         set_aside(folder)
         return None
+
+
+def _under_way(job: Job, earlier: Record | None) -> bool:
+    """Tell whether a run was begun, by force or not, and broken off: then it goes on."""
+    if earlier is None or isinstance(earlier, Done):
+        return False
+    return earlier.status == "running" or (job.folder / "checkpoint").is_dir()
 
 
 def _outcome(job: Job) -> Record:

@@ -7,15 +7,20 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
 from filelock import FileLock, Timeout
+from rich.filesize import decimal
+
+from ilkd_bench.types import BadInput
 
 log = logging.getLogger(__name__)
 
@@ -252,6 +257,64 @@ def _leads_into(folder: Path, link: Path) -> bool:
         return False
 
 
+# -------------------------------------------------------------------------------------- a full disk
+
+FULL = re.compile(
+    rf"os error ({errno.ENOSPC}|{errno.EDQUOT})\b|No space left on device|Disk quota exceeded"
+    r"|\d+ requested and \d+ written"
+)
+"""What libraries say of a full disk in errors of their own: Rust's, pyarrow's, numpy's."""
+
+
+class NoSpace(BadInput, OSError):
+    """A disk is full; the message says which one, and what to do."""
+
+
+@contextmanager
+def full_disk_told(folder: Path, remedy: str) -> Iterator[None]:
+    """Make whatever a library raises on a full disk one sentence.
+
+    Args:
+        folder: where files are written inside.
+        remedy: what to type for more room there.
+
+    Raises:
+        NoSpace: the disk is full.
+    """
+    try:
+        yield
+    except NoSpace:
+        raise
+    except Exception as error:
+        full = next((e for e in _chain(error) if _is_full(e)), None)
+        if full is None:
+            raise
+        name = getattr(full, "filename", None)
+        place = folder if name is None else Path(os.fsdecode(name)).parent
+        raise NoSpace(
+            f"no space left on the disk of {place}, {decimal(_free(place))} are free: {remedy}, "
+            "then type the same command again"
+        ) from error
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that it came from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_full(error: BaseException) -> bool:
+    number = error.errno if isinstance(error, OSError) else None
+    return number in (errno.ENOSPC, errno.EDQUOT) or FULL.search(str(error)) is not None
+
+
+def _free(folder: Path) -> int:
+    """Return the bytes that are free where a folder is, or would be."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(there).free
+
+
 # ------------------------------------------------------------------------------------------- hashes
 
 
@@ -273,17 +336,86 @@ def _canonical(value: Any) -> Any:
     return value
 
 
-def file_hash(path: Path, cache_dir: Path) -> str:
-    """Return the SHA-256 of a file's content, remembered by path, size and modification time."""
+GRAIN = 0.02
+"""Seconds within which two changes of a file may get the same time from the system's clock."""
+
+FileHash = Callable[[Path, Path], str]
+"""(path, folder of the caches) -> SHA-256 of the file's content."""
+
+_read_here: dict[tuple[int, ...], str] = {}
+"""State of a file -> the hash of its content as this process read it."""
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """Return what no change of a file's content leaves as it is."""
     stat = path.stat()
-    key = digest([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
-    remembered = cache_dir / "hashes" / key
-    if remembered.is_file():
-        return remembered.read_text(encoding="utf-8")
-    with path.open("rb") as file:
-        value = hashlib.file_digest(file, "sha256").hexdigest()
-    write_text(remembered, value)
+    age = time.time() - stat.st_ctime
+    if 0 <= age < GRAIN:  # a change right after the reading would leave the times as they are
+        time.sleep(GRAIN - age)
+    return (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+def content_hash(path: Path) -> str:
+    """Return the SHA-256 of a file's content, read once in a process."""
+    state = (path.stat().st_dev, *_state(path))
+    if state not in _read_here:
+        with path.open("rb") as file:
+            _read_here[state] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _read_here[state]
+
+
+def file_hash(path: Path, cache_dir: Path) -> str:
+    """Return the SHA-256 of a file's content, remembered by path, inode, size and times."""
+    return _remembered(_memory(path, cache_dir)) or hash_anew(path, cache_dir)
+
+
+def hash_anew(path: Path, cache_dir: Path) -> str:
+    """Return the SHA-256 of a file's content now, whatever is remembered, and remember it."""
+    memory, value = _memory(path, cache_dir), content_hash(path)
+    if _remembered(memory) != value:
+        with locked(memory.parent, "another process is remembering a hash"):
+            for left in memory.parent.glob(".*"):  # by a process that was killed
+                left.unlink()
+            write_text(memory, f"{value} {digest([memory.name, value])}")
     return value
+
+
+def verified_hash(path: Path, cache_dir: Path) -> str:
+    """Return the SHA-256 of a file's content, read once in a process.
+
+    Raises:
+        BadInput: it is not what is remembered, though nobody has written to the file since.
+    """
+    remembered, value = _remembered(_memory(path, cache_dir)), content_hash(path)
+    if remembered is None:
+        return hash_anew(path, cache_dir)
+    if remembered != value:
+        raise BadInput(
+            f"{path} is damaged: its content is another one than before, though its size and "
+            "times are the same, so it is the disk that has changed it. Put a whole copy in its "
+            "place, or type force=true to take it as it is"
+        )
+    return value
+
+
+def _memory(path: Path, cache_dir: Path) -> Path:
+    return cache_dir / "hashes" / digest([str(path.resolve()), *_state(path)])
+
+
+def _remembered(memory: Path) -> str | None:
+    """Return a remembered hash; None where there is none, or not the one that was written."""
+    try:
+        content = memory.read_bytes()
+    except FileNotFoundError:
+        return None
+    value, _, check = content.decode(errors="replace").partition(" ")
+    return value if check == digest([memory.name, value]) else None
+
+
+def seal(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON-like object with the hash of the rest of it under `seal`."""
+    rest = {key: item for key, item in value.items() if key != "seal"}
+    return rest | {"seal": digest(rest)}
 
 
 # -------------------------------------------------------------------------------------------- locks

@@ -12,7 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ilkd_bench.plumbing.files import digest, file_hash
+from ilkd_bench.data.tasks import fingerprints
+from ilkd_bench.plumbing.files import FileHash, digest, file_hash, verified_hash
 from ilkd_bench.settings.groups import student_settings
 from ilkd_bench.settings.model_files import weights_file
 from ilkd_bench.settings.schema import SCHEMA
@@ -74,7 +75,9 @@ DESCRIPTIONS = (
 """Files beside the weights that change what a model computes."""
 
 
-def model_fingerprint(path: str, revision: str | None, cache_dir: Path) -> str:
+def model_fingerprint(
+    path: str, revision: str | None, cache_dir: Path, hash_of: FileHash = file_hash
+) -> str:
     """Return what identifies a model's weights: the content of a folder, or hub id and revision.
 
     Raises:
@@ -86,7 +89,7 @@ def model_fingerprint(path: str, revision: str | None, cache_dir: Path) -> str:
     weights = sorted([*source.glob("*.safetensors"), *source.glob("pytorch_model*.bin")])
     weights_file(source, str(source))  # BadInput now
     files = [*weights, *(source / name for name in DESCRIPTIONS if (source / name).is_file())]
-    return digest({file.name: file_hash(file, cache_dir) for file in files})
+    return digest({file.name: hash_of(file, cache_dir) for file in files})
 
 
 def identity(run: Run) -> dict[str, Any]:
@@ -94,28 +97,52 @@ def identity(run: Run) -> dict[str, Any]:
     return run.plain | run.essence | {"data": run.data, "schema": SCHEMA}
 
 
-def essence(run: Run) -> dict[str, Any]:
-    """Return what the groups of a run are, free of paths."""
+def essence(run: Run, hash_of: FileHash) -> dict[str, Any]:
+    """Return what the groups of a run are, free of paths.
+
+    Args:
+        hash_of: of the files of its models.
+    """
     groups: dict[str, Any] = {
-        "teacher": _model("teacher", run.teacher.model_dump(by_alias=True), run.cache),
-        "student": _model("student", run.student.model_dump(by_alias=True), run.cache),
+        "teacher": _model("teacher", run.teacher.model_dump(by_alias=True), run.cache, hash_of),
+        "student": _model("student", run.student.model_dump(by_alias=True), run.cache, hash_of),
         "method": _essential("method", run.method.model_dump(by_alias=True)),
         "task": asdict(run.task),
     }
     if run.assisted:
-        groups["assistants"] = _assistants(run)
+        groups["assistants"] = _assistants(run, hash_of)
     return groups
 
 
-def _model(group: str, settings: dict[str, Any], cache_dir: Path) -> dict[str, Any]:
+def require_unchanged(run: Run) -> None:
+    """Read the files of a run's data and models once, and refuse other ones than it was named for.
+
+    Raises:
+        BadInput: a file is damaged, or has changed since the command was given.
+    """
+    data_dir = None if run.data_dir is None else Path(run.data_dir)
+    data = fingerprints(run.task, data_dir, run.cache, verified_hash) if run.data else {}
+    now = essence(run, verified_hash) | {"data": data}
+    changed = [name for name, value in now.items() if run.identity[name] != value]
+    if changed:
+        raise BadInput(
+            f"the files of {' and '.join(changed)} have changed since this command was typed: type "
+            "it again for a run with what they hold now"
+        )
+
+
+def _model(
+    group: str, settings: dict[str, Any], cache_dir: Path, hash_of: FileHash
+) -> dict[str, Any]:
     """Replace where a model lies by what it is."""
     if settings.get("checkpoint") is not None:
-        fingerprint = model_fingerprint(*reference(settings["checkpoint"]), cache_dir)
+        fingerprint = model_fingerprint(*reference(settings["checkpoint"]), cache_dir, hash_of)
         return {"name": settings["name"], "checkpoint": fingerprint}
     kept = _essential(group, settings)
     if "path" in settings:
         kept.pop("revision", None)
-        kept["path"] = model_fingerprint(settings["path"], settings.get("revision"), cache_dir)
+        path, revision = settings["path"], settings.get("revision")
+        kept["path"] = model_fingerprint(path, revision, cache_dir, hash_of)
     return kept
 
 
@@ -123,7 +150,7 @@ def _essential(group: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in NO_SCIENCE[group]}
 
 
-def _assistants(run: Run) -> dict[str, Any]:
+def _assistants(run: Run, hash_of: FileHash) -> dict[str, Any]:
     """Return what assistants depend on besides the teacher, the method and the data.
 
     Raises:
@@ -132,7 +159,9 @@ def _assistants(run: Run) -> dict[str, Any]:
     assistants = run.method.arguments["assistants"]
     chain = assistants if isinstance(assistants, list) else [assistants]
     names = [name for name in chain if isinstance(name, str) and assistants != "auto"]
-    students = {name: _model("student", student_settings(name), run.cache) for name in names}
+    students = {
+        name: _model("student", student_settings(name), run.cache, hash_of) for name in names
+    }
     return {"recipe": run.teacher.recipe.model_dump(), "students": students}
 
 

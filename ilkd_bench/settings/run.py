@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from ilkd_bench.data.tasks import Task
+from ilkd_bench.plumbing.files import FileHash, file_hash, hash_anew
 from ilkd_bench.settings import identity
 from ilkd_bench.settings.checks import (
     Checkpoint,
@@ -297,12 +298,17 @@ class Run(Science):
     @cached_property
     def essence(self) -> dict[str, Any]:
         """What the groups are, free of paths; it is the same for all runs that share them."""
-        return identity.essence(self)
+        return identity.essence(self, self.hash_of)
 
     @property
     def identity(self) -> dict[str, Any]:
         """What defines the experiment, free of paths: what is hashed, and kept in the record."""
         return identity.identity(self)
+
+    @property
+    def hash_of(self) -> FileHash:
+        """How the files are hashed that the run is named for."""
+        return hash_anew if self.force else file_hash
 
     @cached_property
     def id(self) -> str:
@@ -352,8 +358,8 @@ def require_effect(run: Run, typed: set[str]) -> None:
 
 SCIENCE = frozenset(Science.model_fields)
 PLUMBING = frozenset(Run.model_fields) - SCIENCE - {"data"}
-DATA = frozenset({"teacher", "student", "method", "task", "data_dir", "cache_dir"})
-"""Settings that say what a run is made of: files are read to tell who it is."""
+DATA = frozenset({"teacher", "student", "method", "task", "data_dir", "cache_dir", "force"})
+"""Settings that say what a run is made of: files are read to tell who it is, by force all anew."""
 FOLDERS = frozenset(
     ["data_dir", "cache_dir", "results_dir", "plugins"]
     + [f"{group}.{key}" for group in ("teacher", "student") for key in ("path", "checkpoint")]

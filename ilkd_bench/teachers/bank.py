@@ -3,28 +3,34 @@
 A bank is a folder `cache_dir/banks/<key>/` with an array per field, `logits.npy` [N, C] in float32,
 `cls.npy` and `mean.npy` [N, L+1, H], and `meta.json` with what they are, sizes and checksums. It is
 written aside and renamed when it is whole. No torch here.
-
-`ilkd-bench banks` lists the banks of a cache folder and removes old ones.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import logging
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap
+from numpy.lib import format as npy
 from rich.filesize import decimal
 
+from ilkd_bench.plumbing import shared
 from ilkd_bench.plumbing.command import line
-from ilkd_bench.plumbing.files import Held, file_hash, locked, put_folder, write_json
+from ilkd_bench.plumbing.files import (
+    content_hash,
+    full_disk_told,
+    put_folder,
+    seal,
+    write_json,
+)
 from ilkd_bench.types import BadInput
 
 log = logging.getLogger(__name__)
@@ -35,51 +41,95 @@ FORMAT = 1
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
 """Field -> (shape, the name of its dtype). The first axis is the rows of the split."""
 
-DAY = 24 * 60 * 60
+ORDER = "rows.bin"
+"""Of a draft: the numbers of the rows that were written, in this order."""
+
+KINDS = {"NaN": np.isnan, "infinite numbers": np.isinf}
+"""What is no finite number."""
+
+MORE_ROOM = (
+    f"remove what is old ({line('banks', 'prune', '--older-than', 'DAYS')}), or give a larger disk "
+    "(cache_dir=DIR)"
+)
+"""What to do where the disk of the caches is full."""
 
 
 class Draft:
     """A bank being written. What was flushed survives a kill, and the next draft goes on from it.
 
+    Beside the arrays, `rows.bin` has the rows in the order in which they were written, and
+    `progress.json` a hash of the values of every piece between two flushes.
+
     Args:
         folder: where it grows, aside from the finished bank.
         shapes: of its arrays.
+        whose: the teacher, for messages.
     """
 
-    def __init__(self, folder: Path, shapes: Shapes) -> None:
+    def __init__(self, folder: Path, shapes: Shapes, *, whose: str = "the teacher") -> None:
         self._folder = folder
+        self._whose = whose
         self._shapes: dict[str, list[Any]] = {n: [list(s), d] for n, (s, d) in shapes.items()}
         self._files: dict[str, int] = {}
         self._places: dict[str, tuple[int, int]] = {}  # where the data starts, bytes of a row
+        self._pieces: list[dict[str, Any]] = []
         self.done = self._progress()
         """Rows that were written and flushed, in the order of whoever fills the draft."""
         for name, (shape, dtype) in shapes.items():
-            path = folder / f"{name}.npy"
-            array = open_memmap(path, "r+" if self.done else "w+", dtype, shape)
-            self._places[name] = (array.offset, array.nbytes // shape[0])
-            del array
-            self._files[name] = os.open(path, os.O_RDWR)
+            header, width = _header(shape, dtype), size({name: (shape[1:], dtype)})
+            self._places[name] = (len(header), width)
+            self._files[name] = os.open(folder / f"{name}.npy", os.O_RDWR | os.O_CREAT, 0o666)
+            os.pwrite(self._files[name], header, 0)
+            length = len(header) + shape[0] * width
+            os.truncate(self._files[name], length)
             if hasattr(os, "posix_fallocate"):  # not on macOS
-                os.posix_fallocate(self._files[name], 0, path.stat().st_size)
+                os.posix_fallocate(self._files[name], 0, length)
+        self._order = os.open(folder / ORDER, os.O_RDWR | os.O_CREAT, 0o666)
+        self._begin_piece()
 
     def _progress(self) -> int:
         try:
             progress = json.loads((self._folder / "progress.json").read_text(encoding="utf-8"))
-            whole = progress["shapes"] == self._shapes
             sizes = {n: (self._folder / f"{n}.npy").stat().st_size for n in self._shapes}
-            if whole and progress["sizes"] == sizes:
+            if (
+                progress == seal(progress)
+                and progress["shapes"] == self._shapes
+                and progress["sizes"] == sizes
+                and all(piece["sha256"] == found for piece, found in self._stored(progress))
+            ):
+                self._pieces = progress["pieces"]
                 return int(progress["done"])
-        except (OSError, ValueError, KeyError, TypeError):
+            log.warning("the half-built bank %s is damaged and is begun again", self._folder.name)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
             pass  # nothing usable was left behind
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         return 0
 
+    def _stored(self, progress: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+        """Yield each piece that was flushed, and the hashes of what is on the disk of it."""
+        order = np.fromfile(self._folder / ORDER, np.int64)
+        arrays = {
+            n: np.memmap(self._folder / f"{n}.npy", d, "r", len(_header(s, d)), tuple(s))
+            for n, (s, d) in self._shapes.items()
+        }
+        start = 0
+        for piece in progress["pieces"]:
+            rows = order[start : start + piece["rows"]]
+            start += piece["rows"]
+            values = {name: np.ascontiguousarray(array[rows]) for name, array in arrays.items()}
+            contents = {ORDER: rows} | values
+            yield piece, {n: hashlib.sha256(x.data).hexdigest() for n, x in contents.items()}
+
+    def _begin_piece(self) -> None:
+        self._rows = 0
+        self._hashes = {name: hashlib.sha256() for name in (ORDER, *self._shapes)}
+
     def write(self, rows: np.ndarray, values: Mapping[str, np.ndarray]) -> None:
         """Write some rows of every array; memory use does not grow with what is written.
 
         Raises:
-            BadInput: a value is beyond the range of the array's dtype.
+            BadInput: a value is no finite number, or beyond the range of the array's dtype.
         """
         for name, file in self._files.items():
             start, width = self._places[name]
@@ -88,25 +138,57 @@ class Draft:
                 converted = np.ascontiguousarray(values[name]).astype(dtype)
             if not np.isfinite(converted).all():
                 shutil.rmtree(self._folder)
-                wider = "" if dtype == "float32" else "bank_dtype=float32 or "
-                raise BadInput(f"the teacher's {name} is not finite in {dtype}: {wider}bank=off")
+                raise BadInput(not_finite(self._whose, name, values[name], dtype))
             for row, value in zip(rows.tolist(), converted, strict=True):
                 os.pwrite(file, value.data, start + row * width)
+            self._hashes[name].update(converted.data)
+        order = np.ascontiguousarray(rows, dtype=np.int64)
+        end = sum(piece["rows"] for piece in self._pieces) + self._rows
+        os.pwrite(self._order, order.data, end * order.itemsize)
+        self._hashes[ORDER].update(order.data)
+        self._rows += len(order)
 
     def flush(self, done: int) -> None:
         """Note that `done` rows are safe on the disk."""
-        for file in self._files.values():
+        for file in (*self._files.values(), self._order):
             os.fsync(file)
         sizes = {name: os.fstat(file).st_size for name, file in self._files.items()}
-        progress = {"done": done, "shapes": self._shapes, "sizes": sizes}
-        write_json(self._folder / "progress.json", progress)
+        hashes = {name: content.hexdigest() for name, content in self._hashes.items()}
+        self._pieces.append({"rows": self._rows, "sha256": hashes})
+        progress = {"done": done, "shapes": self._shapes, "sizes": sizes, "pieces": self._pieces}
+        write_json(self._folder / "progress.json", seal(progress))
         self.done = done
+        self._begin_piece()
 
     def close(self) -> None:
         """Close the files."""
-        for file in self._files.values():
+        for file in (*self._files.values(), self._order):
             os.close(file)
         self._files = {}
+
+
+def _header(shape: Sequence[int], dtype: str) -> bytes:
+    """Return how numpy's file of an array begins."""
+    content = io.BytesIO()
+    descr = npy.dtype_to_descr(np.dtype(dtype))
+    about = {"descr": descr, "fortran_order": False, "shape": tuple(shape)}
+    npy.write_array_header_1_0(content, about)
+    return content.getvalue()
+
+
+def not_finite(whose: str, name: str, values: np.ndarray, dtype: str) -> str:
+    """Return what is wrong with values that are not finite once they have a dtype."""
+    if np.isfinite(values).all():
+        most, limit = np.abs(values).max(), np.finfo(dtype).max
+        return (
+            f"{whose}'s {name} is not finite in {dtype}: it reaches {most:.3g}, and {dtype} ends "
+            f"at {limit:.3g}. Type bank_dtype=float32 or bank=off"
+        )
+    kinds = [kind for kind, test in KINDS.items() if test(values).any()]
+    return (
+        f"{whose} answers with {' and '.join(kinds)} ({name}): its weights are broken, or its "
+        "training has diverged. Give another teacher.checkpoint=, or a lower teacher.recipe.lr="
+    )
 
 
 def size(shapes: Shapes) -> int:
@@ -115,54 +197,56 @@ def size(shapes: Shapes) -> int:
 
 
 def obtain(
-    folder: Path,
-    shapes: Shapes,
-    about: Mapping[str, Any],
-    fill: Callable[[Draft], None],
-    *,
-    cache_dir: Path,
+    folder: Path, shapes: Shapes, about: Mapping[str, Any], fill: Callable[[Draft], None]
 ) -> dict[str, np.ndarray]:
     """Return the arrays of a bank, memory-mapped, building it first where it is not whole.
 
-    Whoever comes second waits for the first; the lock dies with the process that holds it.
+    Every file is read once in a process, and compared with the hash of what was written.
 
     Args:
         about: what a person wants to know of it: teacher, epoch (None: the best), task, split.
         fill: writes all rows, less the first `draft.done` of its order.
 
     Raises:
-        BadInput: there is too little space on the disk.
+        BadInput: there is too little space on the disk, or the teacher's values are not finite.
     """
     moment = f" after epoch {about['epoch']}" if about["epoch"] is not None else ""
     what = f"the bank of {about['teacher']}{moment} on {about['split']}"
-    with locked(folder, f"another run is building {what}"):
-        if not _whole(folder, shapes, cache_dir):
-            _build(folder, shapes, about, fill, what, cache_dir)
-        (folder / "used").touch()
-        return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in shapes}
+    return shared.obtain(
+        folder,
+        lambda: _read(folder, shapes),
+        lambda: _build(folder, shapes, about, fill, what),
+        waiting=f"another run is building {what}",
+    )
 
 
-def _whole(folder: Path, shapes: Shapes, cache_dir: Path) -> bool:
-    """Tell whether a bank is there and undamaged."""
-    if not folder.is_dir():
-        return False
+def _read(folder: Path, shapes: Shapes) -> dict[str, np.ndarray]:
+    """Return the arrays of a bank.
+
+    Raises:
+        Damaged: they are not what was written.
+    """
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        facts = _files(folder, shapes, cache_dir)
+        facts = _files(folder, shapes)
     except (OSError, ValueError):
         meta, facts = {}, {}
-    if facts and isinstance(meta, dict) and meta.get("files") == facts:
-        return True
-    log.warning("the bank %s is damaged and is built again", folder.name)
-    return False
+    if not facts or not isinstance(meta, dict) or meta.get("files") != facts:
+        raise shared.Damaged(f"the bank {folder.name} is damaged and is built again")
+    return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in shapes}
 
 
-def _files(folder: Path, shapes: Shapes, cache_dir: Path) -> dict[str, dict[str, Any]]:
+def _files(folder: Path, shapes: Shapes) -> dict[str, dict[str, Any]]:
     paths = {name: folder / f"{name}.npy" for name in shapes}
     return {
-        name: {"bytes": path.stat().st_size, "sha256": file_hash(path, cache_dir)}
+        name: {"bytes": path.stat().st_size, "sha256": content_hash(path)}
         for name, path in paths.items()
     }
+
+
+def half_built(folder: Path) -> Path:
+    """Return where a bank grows."""
+    return folder.with_name(f".{folder.name}")
 
 
 def _build(
@@ -171,9 +255,8 @@ def _build(
     about: Mapping[str, Any],
     fill: Callable[[Draft], None],
     what: str,
-    cache_dir: Path,
 ) -> None:
-    aside = folder.with_name(f".{folder.name}")
+    aside = half_built(folder)
     needed, rows = size(shapes), next(iter(shapes.values()))[0][0]
     there = sum(f.stat().st_blocks * 512 for f in aside.glob("*.npy"))
     free = shutil.disk_usage(folder.parent).free
@@ -186,93 +269,17 @@ def _build(
             f"remove old ones ({line('banks', 'prune', '--older-than', 'DAYS')}), give a larger "
             "disk (cache_dir=DIR), or run the teacher at every step (bank=off)"
         )
-    draft = Draft(aside, shapes)
-    try:
-        if draft.done:
-            log.info("going on with %s: %d rows are there", what, draft.done)
-        fill(draft)
-    finally:
-        draft.close()
-    (aside / "progress.json").unlink(missing_ok=True)
-    meta = {"format": FORMAT, "rows": rows, "files": _files(aside, shapes, cache_dir)}
-    write_json(aside / "meta.json", dict(about) | meta)
-    (aside / "used").touch()
-    put_folder(aside, folder)
-
-
-# ------------------------------------------------------------------------------- of a cache folder
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A bank as the command lists it."""
-
-    folder: Path
-    bytes: int
-    built: float  # seconds since 1970
-    used: float
-    about: dict[str, Any]  # empty: half-built or damaged
-
-    @property
-    def key(self) -> str:
-        """Its name, also while it is half-built."""
-        return self.folder.name.removeprefix(".")
-
-
-def entries(cache_dir: Path) -> Iterator[Entry]:
-    """Yield the banks of a cache folder, half-built ones too, last used first."""
-    root = cache_dir / "banks"
-    folders = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
-    banks = [entry for entry in map(_entry, folders) if entry is not None]
-    yield from sorted(banks, key=lambda entry: (-entry.used, entry.key))
-
-
-def _entry(folder: Path) -> Entry | None:
-    """Return what is in a folder; None if it is gone by now."""
-    try:
-        files = {path.name: path.stat() for path in folder.iterdir() if path.is_file()}
-        changed = max((s.st_mtime for s in files.values()), default=folder.stat().st_mtime)
-    except FileNotFoundError:  # renamed or removed meanwhile
-        return None
-    try:
-        about = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        about = {}
-    if not isinstance(about, dict) or not isinstance(about.get("files"), dict):
-        about = {}
-    size = sum(stat.st_blocks * 512 for stat in files.values())
-    built, used = (
-        files[name].st_mtime if about and name in files else changed
-        for name in ("meta.json", "used")
-    )
-    return Entry(folder, size, built, used, about)
-
-
-def prune(
-    cache_dir: Path, *, older_than: float | None, max_size: float | None, now: float
-) -> list[Entry]:
-    """Remove banks and return them; those that a run is building stay.
-
-    Args:
-        older_than: days since the last use beyond which a bank goes; None: any age may stay.
-        max_size: bytes that the others may take, the last used first; None: any size.
-        now: seconds since 1970.
-    """
-    banks = list(entries(cache_dir))
-    total, removed = sum(bank.bytes for bank in banks), []
-    for bank in reversed(banks):
-        old = older_than is not None and now - bank.used > older_than * DAY
-        if (old or (max_size is not None and total > max_size)) and _remove(bank):
-            removed.append(bank)
-            total -= bank.bytes
-    return removed
-
-
-def _remove(bank: Entry) -> bool:
-    try:
-        with locked(bank.folder.with_name(bank.key), "", wait=False):
-            shutil.rmtree(bank.folder, ignore_errors=True)  # another prune may be first
-    except Held:
-        log.warning("%s is being built and stays", bank.key)
-        return False
-    return True
+    with full_disk_told(folder.parent, MORE_ROOM):
+        draft = Draft(aside, shapes, whose=f"the teacher {about['teacher']}")
+        try:
+            if draft.done:
+                log.info("going on with %s: %d rows are there", what, draft.done)
+            fill(draft)
+        finally:
+            draft.close()
+        for path in aside.iterdir():
+            if path.suffix != ".npy":  # how far it was, and what a kill left of its writing
+                path.unlink()
+        meta = {"format": FORMAT, "rows": rows, "files": _files(aside, shapes)}
+        write_json(aside / "meta.json", dict(about) | meta)
+        put_folder(aside, folder)

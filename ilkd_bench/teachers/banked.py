@@ -13,8 +13,9 @@ from torch import Tensor
 
 from ilkd_bench.data.batches import Split, sorted_batches, to_device
 from ilkd_bench.plumbing.files import digest
+from ilkd_bench.plumbing.shared import discard
 from ilkd_bench.plumbing.terminal import track
-from ilkd_bench.teachers.bank import FORMAT, Draft, Shapes, obtain
+from ilkd_bench.teachers.bank import FORMAT, Draft, Shapes, half_built, obtain
 from ilkd_bench.teachers.live import LOGITS, LiveTeacher, snapshot_at
 from ilkd_bench.types import Outputs, Phase, Spec, TrainingBatch
 
@@ -141,15 +142,17 @@ def banked(
 
         asked, folder = fields, where(fields, at)
         if at is None and where(BANKED, at).is_dir():  # it has the logits too
+            if half_built(folder).is_dir():  # by a run that was killed
+                discard(half_built(folder), folder.name)
             fields, folder = BANKED, where(BANKED, at)
         shapes = _shapes(live.spec, len(split), fields, dtype)
         epoch = None if at is None else snapshot_at(at, len(live.snapshots)) + 1
         known = dict(about) | {"epoch": epoch}
-        arrays = obtain(folder, shapes, known, fill, cache_dir=cache_dir)
+        arrays = obtain(folder, shapes, known, fill)
         return {name: arrays[name] for name in asked}
 
     def where(fields: frozenset[str], at: float | None) -> Path:
-        teacher, rows = live.fingerprint(at, cache_dir), split.teacher.fingerprint
+        teacher, rows = live.fingerprint(at), split.teacher.fingerprint
         kind = [*sorted(fields), dtype if fields - LOGITS else "float32"]
         key = digest([FORMAT, teacher, rows, kind])[:16]
         return cache_dir / "banks" / key

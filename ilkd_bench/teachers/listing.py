@@ -1,21 +1,22 @@
-"""The banks of a cache folder as rows for a person."""
+"""What lies in a folder of caches, as rows for a person."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from rich.filesize import decimal
 
 from ilkd_bench.plumbing.table import table
-from ilkd_bench.teachers.bank import DAY, Entry
+from ilkd_bench.teachers.cache import DAY, Entry
 
-FOLDED = ("teacher", "task", "split", "fields")
+FOLDED = ("name", "kind", "teacher", "task", "split", "fields")
 DROPPED = ("age", "fields", "rows")
 """Columns that a narrow terminal does without, in this order."""
 
 
-def rows(banks: Sequence[Entry], now: float, width: int | None) -> list[str]:
-    """Return a line per bank, after a head.
+def rows(entries: Sequence[Entry], now: float, width: int | None) -> list[str]:
+    """Return a line per entry, after a head.
 
     Args:
         now: seconds since 1970.
@@ -23,28 +24,40 @@ def rows(banks: Sequence[Entry], now: float, width: int | None) -> list[str]:
     """
 
     def about(name: str) -> Callable[[Entry], str]:
-        return lambda bank: str(bank.about.get(name) or "")
+        return lambda entry: str(entry.about.get(name) or "")
 
     columns: dict[str, Callable[[Entry], str]] = {
-        "bank": lambda bank: bank.key,
+        "name": lambda entry: entry.key,
+        "kind": lambda entry: entry.kind,
         "teacher": about("teacher"),
         "epoch": about("epoch"),
         "task": about("task"),
-        "split": lambda bank: str(bank.about.get("split", "half-built or damaged")),
-        "rows": lambda bank: str(bank.about.get("rows", "")),
-        "fields": lambda bank: " ".join(bank.about.get("files", {})),
-        "size": lambda bank: decimal(bank.bytes),
-        "age": lambda bank: age(now - bank.built),
-        "last use": lambda bank: age(now - bank.used),
+        "split": about("split"),
+        "rows": about("rows"),
+        "fields": lambda entry: " ".join(entry.about.get("files", {})),
+        "size": lambda entry: decimal(entry.bytes),
+        "age": lambda entry: age(now - entry.built),
+        "last use": lambda entry: age(now - entry.used),
     }
-    if not banks:
+    if not entries:
         return []
-    return table(banks, columns, width=width, folded=FOLDED, dropped=DROPPED)
+    return table(entries, columns, width=width, folded=FOLDED, dropped=DROPPED)
 
 
-def total(banks: Sequence[Entry], what: str) -> str:
-    """Return the line below a listing."""
-    return f"{len(banks)} banks {what}, {decimal(sum(bank.bytes for bank in banks))}"
+def total(entries: Sequence[Entry], what: str) -> str:
+    """Return the line below a listing: how many of each kind, and what they take."""
+    counts = {"bank": 0} | Counter(entry.kind for entry in entries)
+    numbers = ", ".join(f"{count} {plural(kind)}" for kind, count in counts.items())
+    return f"{numbers} {what}, {decimal(sum(entry.bytes for entry in entries))}"
+
+
+PLURAL = ("tokens", "hashes")
+"""Kinds whose name is a plural."""
+
+
+def plural(kind: str) -> str:
+    """Return the name of several of a kind."""
+    return kind if kind in PLURAL else f"{kind}s"
 
 
 def age(seconds: float) -> str:

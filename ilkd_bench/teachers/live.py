@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.files import digest, file_hash
+from ilkd_bench.plumbing.files import content_hash, digest
 from ilkd_bench.types import Outputs, Spec, TrainingBatch
 
 log = logging.getLogger(__name__)
@@ -109,11 +109,11 @@ class LiveTeacher:
     def _snapshot(self, at: float) -> Path:
         return self.snapshots[snapshot_at(at, len(self.snapshots))]
 
-    def fingerprint(self, at: float | None, cache_dir: Path) -> str:
+    def fingerprint(self, at: float | None) -> str:
         """Return what identifies all that the teacher shows: architecture, weights, label order."""
         config = self._model.hf.config.to_dict()
         about = {k: v for k, v in sorted(config.items()) if k not in IRRELEVANT}
-        weights = self._weights if at is None else file_hash(self._snapshot(at), cache_dir)
+        weights = self._weights if at is None else content_hash(self._snapshot(at))
         return digest([type(self._model.hf).__name__, repr(about), self.label_order, weights])
 
     @cached_property

@@ -14,7 +14,8 @@ import torch
 from lightning_fabric.plugins.io import TorchCheckpointIO
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 
-from ilkd_bench.plumbing.files import remove_folder, whole_file
+from ilkd_bench.plumbing.files import content_hash, remove_folder, whole_file
+from ilkd_bench.teachers.finetuned import save_weights
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +27,15 @@ def load(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def kept_for_resume(folder: Path) -> Iterator[None]:
-    """Remove the checkpoints at the end, unless the training was interrupted."""
-    if not all(map(_whole, folder.glob("*.ckpt"))):
+def kept_for_resume(folder: Path, snapshots: Path | None = None) -> Iterator[None]:
+    """Remove the checkpoints at the end, unless the training was interrupted.
+
+    Args:
+        snapshots: a folder with the weights of earlier epochs. Where one of them, or a checkpoint,
+            is damaged, the training starts again.
+    """
+    paths = list(folder.glob("*.ckpt"))
+    if not all(map(_whole, paths)) or not all(_have(snapshots, path) for path in paths):
         log.warning("the checkpoints in %s are damaged: the training starts again", folder)
         remove_folder(folder)
     try:
@@ -39,6 +46,16 @@ def kept_for_resume(folder: Path) -> Iterator[None]:
     remove_folder(folder)
 
 
+def _have(snapshots: Path | None, path: Path) -> bool:
+    """Tell whether the snapshots that a checkpoint names are there and undamaged."""
+    if snapshots is None:
+        return True
+    content = torch.load(path, weights_only=True, mmap=True, map_location="cpu")
+    hashes = content.get("callbacks", {}).get(Snapshots.__name__, {}).get("hashes", {})
+    files = [snapshots / name for name in hashes]
+    return hashes == {file.name: content_hash(file) for file in files if file.is_file()}
+
+
 def _whole(path: Path) -> bool:
     """Tell whether a file is what was written; torch reads over flipped bytes."""
     try:
@@ -46,6 +63,28 @@ def _whole(path: Path) -> bool:
             return file.testzip() is None
     except (OSError, zipfile.BadZipFile):
         return False
+
+
+class Snapshots(pl.Callback):
+    """Keep the weights after every epoch, and their hashes in the checkpoint of that epoch."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._hashes: dict[str, str] = {}
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
+        """Write this epoch's weights."""
+        path = self._folder / f"epoch-{trainer.current_epoch + 1:03d}.safetensors"
+        save_weights(module.student, path)
+        self._hashes[path.name] = content_hash(path)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the hash of each snapshot so far."""
+        return {"hashes": dict(self._hashes)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the hashes of the snapshots before."""
+        self._hashes = dict(state_dict["hashes"])
 
 
 class WholeFiles(TorchCheckpointIO):

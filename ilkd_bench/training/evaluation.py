@@ -21,6 +21,7 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import follow_umask, whole_file
 from ilkd_bench.plumbing.terminal import track
+from ilkd_bench.teachers.bank import not_finite
 from ilkd_bench.teachers.live import Teacher
 from ilkd_bench.training.module import Score
 from ilkd_bench.training.output_order import better_order, is_reversed
@@ -73,12 +74,15 @@ def measure_teacher(
             None: the teacher was trained on the task's labels, so that nothing is to be doubted.
 
     Raises:
-        BadInput: it is no better than a constant answer, and `allow_weak` is not set; or the
-            outputs of a given checkpoint are clearly in another order, or of the other sign.
+        BadInput: its logits are not finite; or it is no better than a constant answer, and
+            `allow_weak` is not set; or the outputs of a given checkpoint are clearly in another
+            order, or of the other sign.
     """
     teacher.to(device)
     needs = frozenset({"logits"})
     logits = predict(lambda batch: teacher.outputs(batch, needs), dev, batch_size, device)
+    if not torch.isfinite(logits).all():
+        raise BadInput(not_finite(whose, "logits", logits.numpy(), "float32"))
     scores = scorer(task)(logits, dev.labels)
     if given is not None:
         _refuse_other_order(logits, dev.labels, task, given, whose)
@@ -143,6 +147,8 @@ def evaluate(
         logits = predict(
             lambda batch: student.outputs(batch["student"], frozenset()), split, batch_size, device
         )
+        if not torch.isfinite(logits).all():
+            raise FloatingPointError(f"the logits on {name} are not finite: try a lower lr=")
         save_predictions(folder / "predictions" / f"{name}.parquet", logits, split)
         if name.startswith("ood/"):
             scores[name] = _score_ood(task, name.removeprefix("ood/"), logits, split.labels)

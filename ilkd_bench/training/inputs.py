@@ -54,7 +54,9 @@ def recipe_settings(run: Run) -> FitSettings:
         seed=recipe.seed,
         batch_size=recipe.batch_size,
         patience=None,
-        optimisation=Optimisation(recipe.lr, recipe.weight_decay, recipe.warmup_ratio),
+        optimisation=Optimisation(
+            recipe.lr, recipe.weight_decay, recipe.warmup_ratio, "teacher.recipe.lr"
+        ),
     )
 
 

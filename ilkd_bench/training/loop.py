@@ -21,9 +21,9 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models.layers import PROJECTIONS
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.hardware import device_here, precision_here
-from ilkd_bench.teachers.finetuned import save_weights
 from ilkd_bench.teachers.live import Teacher
 from ilkd_bench.training.checkpoints import (
+    Snapshots,
     WholeFiles,
     best_epoch,
     every_epoch,
@@ -50,18 +50,6 @@ class FitSettings:
     accelerator: str
     workers: int
     eval_batch_size: int
-
-
-class Snapshots(pl.Callback):
-    """Keep the weights after every epoch."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
-        """Write this epoch's weights."""
-        path = self._folder / f"epoch-{trainer.current_epoch + 1:03d}.safetensors"
-        save_weights(module.student, path)
 
 
 @dataclass(frozen=True)
@@ -104,7 +92,10 @@ def fit(
     history: list[dict[str, Any]] = []
     first_epoch = 0
     scratch = folder / "checkpoint"
-    with Bar(title, sum(phase.epochs for phase in phases)) as bar, kept_for_resume(scratch):
+    with (
+        Bar(title, sum(phase.epochs for phase in phases)) as bar,
+        kept_for_resume(scratch, snapshots),
+    ):
         for number, phase in enumerate(phases):
             module = DistillModule(
                 student,

@@ -67,7 +67,7 @@ def fine_tune(
         )
         return _leave(aside, teacher.model, fitted, snapshots)
 
-    facts = obtain(folder, make, snapshots=snapshots, cache_dir=run.cache)
+    facts = obtain(folder, make, snapshots=snapshots)
     load_weights(teacher.model, folder / "model.safetensors")
     teacher.settle(snapshot_paths(folder) if snapshots else [])
     return {"key": folder.name} | {name: facts[name] for name in ("best_epoch", "seconds")}
@@ -127,7 +127,7 @@ def assistants(
         folder = _folder(run, key)
         splits = read_splits(run, assistant.model, above.model)
         make = partial(_distil, run, method, assistant, above, splits, phases)
-        facts = obtain(folder, make, snapshots=False, cache_dir=run.cache)
+        facts = obtain(folder, make, snapshots=False)
         load_weights(assistant.model, folder / "model.safetensors")
         assistant.settle([])
         above.to(torch.device("cpu"))

@@ -30,6 +30,7 @@ class Optimisation:
     lr: float
     weight_decay: float
     warmup_ratio: float
+    lr_key: str = "lr"  # the setting that the learning rate comes from
 
 
 def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
@@ -204,7 +205,9 @@ class DistillModule(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Score the whole dev set."""
-        scores = self._score(torch.cat(self._logits), torch.cat(self._labels))
+        logits = torch.cat(self._logits)
+        self._answers = bool(torch.isfinite(logits).all())
+        scores = self._score(logits, torch.cat(self._labels))
         self._dev = {f"dev/{name}": float(value) for name, value in scores.items()}
         self.log("monitor", scores[self._monitor], logger=False)
 
@@ -212,14 +215,15 @@ class DistillModule(pl.LightningModule):
         """Append the epoch to the history.
 
         Raises:
-            FloatingPointError: a loss term is not finite any more.
+            FloatingPointError: a loss term, or an answer on dev, is not finite any more.
         """
         losses = {name: (value / self._rows).item() for name, value in self._sums.items()}
         wrong = [name for name, value in losses.items() if not math.isfinite(value)]
-        if wrong:
+        if wrong or not self._answers:
+            what = f"the loss ({', '.join(wrong)}) is" if wrong else "the logits on dev are"
             raise FloatingPointError(
-                f"the loss ({', '.join(wrong)}) is not finite in epoch {self.current_epoch + 1} of "
-                f"phase {self.phase.name}: try a lower lr="
+                f"{what} not finite in epoch {self.current_epoch + 1} of phase {self.phase.name}: "
+                f"try a lower {self._optimisation.lr_key}="
             )
         row: dict[str, Any] = (
             {

@@ -17,10 +17,12 @@ from ilkd_bench.data.labels import is_unnamed
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.layers import copy_layers
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.files import write_text
+from ilkd_bench.plumbing.files import full_disk_told, write_text
 from ilkd_bench.plumbing.hardware import device_here, environment, precision_here
+from ilkd_bench.plumbing.shared import kept_until_the_end
 from ilkd_bench.records.card import write_card
 from ilkd_bench.records.record import Measured
+from ilkd_bench.settings.identity import require_unchanged
 from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.live import LOGITS, LiveTeacher, Teacher
 from ilkd_bench.training.evaluation import evaluate, measure_teacher, save_student, scorer
@@ -55,14 +57,19 @@ def train(run: Run, folder: Path) -> Measured:
         BadInput: something given is wrong, found before the first student step.
         Incompatible: the method cannot work for this pair.
     """
-    parts = prepare(run)
-    with tracker(run, folder) as logger:
-        fitted = _fit(run, parts, folder, logger)
-        scores = _evaluate(run, parts, folder)
-        measured = leave(run, parts, fitted, scores, folder)
-        if logger:
-            logger.finish(measured.model_dump(), fitted.history)
+    with full_disk_told(folder, MORE_ROOM), kept_until_the_end():
+        parts = prepare(run)
+        with tracker(run, folder) as logger:
+            fitted = _fit(run, parts, folder, logger)
+            scores = _evaluate(run, parts, folder)
+            measured = leave(run, parts, fitted, scores, folder)
+            if logger:
+                logger.finish(measured.model_dump(), fitted.history)
     return measured
+
+
+MORE_ROOM = "remove what is not needed there, or give a larger disk (results_dir=DIR)"
+"""What to do where the disk of the results is full."""
 
 
 @dataclass
@@ -109,6 +116,7 @@ def prepare(run: Run) -> Parts:
     seconds = Seconds()
     with seconds.on("setup"):
         precision_here(run.precision, run.trainer.accelerator)  # BadInput now
+        require_unchanged(run)
         student, teacher = build_student(run), build_teacher(run)
         method, phases = matched(run, student, teacher)
         splits = read_splits(run, student, teacher.model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import toys
+from torch.utils.data import DataLoader
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ilkd_bench.data import grammar, tasks
@@ -177,6 +179,31 @@ def test_rows_labels_and_index_stay_together_under_shuffling(workers: int) -> No
     assert sorted(seen) == list(range(count)) and seen != list(range(count))
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_workers_send_no_tensors(shared: bool) -> None:
+    """Those would go through /dev/shm; what both models share is sent once."""
+    tokens = toys.encoded([5, 7])
+    other = tokens if shared else toys.encoded([4, 9])
+    split = Split(torch.tensor([0, 1]), torch.arange(2), tokens, other)
+    made = loader(split, [np.array([0, 1])], workers=2, pin=False)
+    assert made.collate_fn is not None
+    sent = made.collate_fn(split[np.array([0, 1])])  # type: ignore[arg-type]
+    arrays = [*sent["student"].values(), *sent["teacher"].values(), sent["labels"], sent["index"]]
+    assert all(type(array) is np.ndarray for array in arrays)
+    assert (sent["student"] is sent["teacher"]) == shared
+
+
+def test_a_full_shared_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the semaphores of the workers' queues can be made."""
+
+    def full(self: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(DataLoader, "__iter__", full)
+    with pytest.raises(BadInput, match=r"/dev/shm, .*type trainer\.workers=0"):
+        iter(loader(toys.split(2), [np.array([0, 1])], workers=2, pin=False))
+
+
 def test_the_loader_leaves_the_global_random_state_alone() -> None:
     split = toys.split(12)
     before = torch.get_rng_state()
@@ -308,6 +335,33 @@ def test_a_damaged_cache_is_noticed_and_made_again(
     assert equal(encode(texts, tokenizer(), max_length=16, cache_dir=tmp_path), first)
     assert len(calls) == 1, "and then it is whole again"
     assert ids.read_bytes() == content
+
+
+def test_every_byte_of_a_cache_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`<i4` and `>i4` in the head of a file differ in one bit, and so may be no head at all."""
+    texts = rows(["good film", "a cup"])
+    first = encode(texts, tokenizer(), max_length=16, cache_dir=tmp_path)
+    (ids,) = (tmp_path / "tokens").rglob("ids.npy")
+    content, calls = ids.read_bytes(), counting(monkeypatch)
+    places = [7, content.index(b"<i4"), content.index(b"descr"), content.index(b"("), 127, 128]
+    for number, place in enumerate(places, 1):
+        damaged, stat = bytearray(content), ids.stat()
+        damaged[place] ^= 2
+        ids.write_bytes(damaged)
+        os.utime(ids, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        assert equal(encode(texts, tokenizer(), max_length=16, cache_dir=tmp_path), first)
+        assert len(calls) == number and ids.read_bytes() == content
+
+
+def test_a_cache_of_an_earlier_version_is_made_again_in_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = rows(["good film", "a cup"])
+    first = encode(texts, tokenizer(), max_length=16, cache_dir=tmp_path)
+    (meta,) = (tmp_path / "tokens").rglob("meta.json")
+    meta.write_text('{"ids": "0", "types": "0", "offsets": "0"}')
+    assert equal(encode(texts, tokenizer(), max_length=16, cache_dir=tmp_path), first)
+    assert '"files"' in meta.read_text() and not caplog.records
 
 
 def test_tokenizers_lengths_and_texts_are_never_mixed_up(tmp_path: Path) -> None:

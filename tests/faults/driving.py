@@ -51,12 +51,16 @@ class Stage:
         (self.notes / "plan.json").write_text(json.dumps(plan))
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        """Start a command at the head of a process group, as a shell does."""
+        """Start a command of ours, told what shall happen to its jobs."""
+        return self.start_program(sys.executable, str(HERE / "sweep.py"), *words, **environment)
+
+    def start_program(self, *words: str, **environment: str) -> subprocess.Popen[str]:
+        """Start a program at the head of a process group, as a shell does."""
         given = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
         given |= {"SABOTAGE": str(self.notes), "PYTHONPATH": FOUND, "OMP_NUM_THREADS": "1"}
         given |= {"COLUMNS": "80"} | ({"SABOTAGE_LIGHT": "1"} if self.light else {})
         return subprocess.Popen(
-            [sys.executable, str(HERE / "sweep.py"), *words],
+            words,
             cwd=self.root,
             env=given | environment,
             stdout=subprocess.PIPE,

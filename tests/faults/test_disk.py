@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import driving
 import pytest
 from driving import REAL, Stage, differences, litter, record, runs, states
 
@@ -59,6 +63,11 @@ def test_a_full_disk_fails_a_training_and_not_the_sweep(
     found = states(tmp_path)
     assert set(found.values()) <= {"done", "failed"} and "done" in found.values(), found
     assert "failed" in found.values() or "missing" in said["out"]
+    for folder in runs(tmp_path).values():
+        if record(folder)["status"] == "failed":
+            reason = record(folder)["reason"]
+            assert reason.startswith(f"no space left on the disk of {disk.folder.name}"), reason
+            assert "results_dir=DIR" in reason and "type the same command again" in reason
     assert len(stage.log("attempt")) + said["err"].count("No space left") >= 6, "each was tried"
     expected = runs(undisturbed)
     done = {n: f for n, f in runs(tmp_path).items() if record(f)["status"] == "done"}
@@ -102,3 +111,37 @@ def test_a_disk_that_fills_up_between_files_is_survived(tmp_path: Path, disk: Di
     disk.resize("size=64m")
     assert stage.run(*words, SABOTAGE_BYTES="180000")["code"] == 0
     assert set(states(tmp_path).values()) == {"done"} and len(states(tmp_path)) == 6
+
+
+def test_workers_do_without_shared_memory(undisturbed: Path, tmp_path: Path) -> None:
+    """A full /dev/shm stops workers that send tensors, without a word, for ever."""
+    shutil.copytree(undisturbed / "cache", tmp_path / "cache")
+    words = (*REAL, "cache_dir=cache", "method=pkd", "seed=0", "trainer.workers=2")
+    command = shlex.join(
+        [sys.executable, str(Path(driving.__file__).with_name("sweep.py")), *words]
+    )
+    stage = Stage(tmp_path, {})
+    for size, code, reason in (
+        ("128k", 0, None),
+        (
+            "4k",
+            1,
+            "no space left on the disk of /dev/shm, 0 bytes are free: type trainer.workers=0",
+        ),
+    ):
+        here = f"mount --make-rprivate / && mount -t tmpfs -o size={size} tmpfs /dev/shm"
+        check = subprocess.run(
+            ["unshare", "-m", "sh", "-c", here], capture_output=True, check=False
+        )
+        if check.returncode:
+            pytest.skip("no file system of one's own can be mounted here")
+        said = driving.said(
+            stage.start_program("unshare", "-m", "sh", "-c", f"{here} && {command}")
+        )
+        assert said["code"] == code, said
+        (folder,) = runs(tmp_path).values()
+        if reason is None:
+            assert differences(folder, runs(undisturbed)["pkd-0"]) == []
+            shutil.rmtree(tmp_path / "results")
+        else:
+            assert record(folder)["reason"].startswith(reason)

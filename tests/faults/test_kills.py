@@ -131,6 +131,30 @@ def test_a_killed_sweep_goes_on_where_it_was(undisturbed: Path, tmp_path: Path) 
     print(f"\n{len(kills)} kills of sweeps; compared: {told}")
 
 
+def test_a_forced_run_goes_on_after_a_kill_and_is_forced_again_once_it_is_done(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    for part in ("cache", "results"):
+        shutil.copytree(undisturbed / part, tmp_path / part)
+    moments = [("student step", 6, "kill"), ("student step", 6, "kill sweep")]
+    stage = Stage(tmp_path, {"pkd-0": moments})
+    words = (*REAL, "cache_dir=cache", "method=pkd", "seed=0", "force=true")
+    assert stage.run(*words)["code"] == 1
+    assert stage.run(*words)["code"] == -9
+    stage.nobody_left()
+    assert stage.run(*words)["code"] == 0
+    assert [words[3] for words in stage.log("epoch")] == ["0", "1", "1", "2", "2"]
+    folder = runs(tmp_path)["pkd-0"]
+    (kept,) = folder.glob("record-*.json")
+    before = runs(undisturbed)["pkd-0"] / "record.json"
+    assert kept.read_bytes() == before.read_bytes(), "what was done stays beside it"
+    kept.unlink()
+    assert differences(folder, runs(undisturbed)["pkd-0"]) == []
+    assert stage.run(*words)["code"] == 0
+    assert [words[3] for words in stage.log("epoch")][5:] == ["0", "1", "2"]
+    assert len(list(folder.glob("record-*.json"))) == 1
+
+
 # --------------------------------------------------------------------------------------- damage
 
 

@@ -102,6 +102,41 @@ def test_force_keeps_the_old_records_beside_the_new_one(tmp_path: Path, trained:
     assert run.main(words) == 0 and len(trained) == 3, "without force it is done"
 
 
+def test_a_forced_run_that_was_broken_off_goes_on(
+    tmp_path: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And once it is done, it is forced again."""
+    words = [*toys.small(tmp_path, "method=pkd"), "force=true"]
+    (job,) = plan.plan(words)
+    checkpoint = job.folder / "checkpoint/phase-1.ckpt"
+    kill, found = [True], []
+
+    def measure(run: Any, folder: Path) -> Measured:
+        found.append(checkpoint.is_file())
+        checkpoint.parent.mkdir(exist_ok=True)
+        checkpoint.write_bytes(b"the first epoch")
+        if kill[0]:
+            raise KeyboardInterrupt
+        shutil.rmtree(checkpoint.parent)
+        return Measured.model_validate(MEASURED)
+
+    assert run.main(words) == 0 and len(trained) == 1
+    monkeypatch.setattr(train, "train", measure)
+    for _ in range(2):
+        assert run.main(words) == 130
+    record = read_record(job.folder)
+    assert record is not None and record.status == "running"
+    write_record(job.folder, job.record_with(status="failed", reason="killed by signal 9"))
+    kill[0] = False
+    for _ in range(2):
+        assert run.main(words) == 0
+    assert found == [False, True, True, False]
+    old = sorted(path.name for path in job.folder.glob("record-*.json"))
+    assert old == ["record-1.json", "record-2.json"], "one of each run that was done"
+    for name in old:
+        assert json.loads((job.folder / name).read_text())["status"] == "done"
+
+
 def test_force_puts_a_failed_record_aside_too(tmp_path: Path, trained: list[str]) -> None:
     words = toys.small(tmp_path, "method=pkd")
     (job,) = plan.plan(words)

@@ -1,8 +1,11 @@
-"""Files and folders that are whole or absent."""
+"""Files and folders that are whole or absent; hashes of files; disks that are full."""
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from ilkd_bench.plumbing import files
+from ilkd_bench.types import BadInput
 
 
 def names(folder: Path) -> list[str]:
@@ -153,3 +157,140 @@ def test_weights_have_the_permissions_of_any_other_file(umask: int, tmp_path: Pa
     found = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(found) == 4 and not [path for path in found if path.name.startswith(".")]
     assert {path.stat().st_mode & 0o777 for path in found} == {0o666 & ~umask}
+
+
+# ------------------------------------------------------------------------------------------- hashes
+
+
+def rewritten(path: Path) -> None:
+    """What `rsync -t` leaves, and a program that puts the time back."""
+    stat = path.stat()
+    path.write_bytes(b"abd")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def copied_over(path: Path) -> None:
+    """What `cp -p` leaves."""
+    other = path.with_name("other")
+    other.write_bytes(b"abd")
+    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    shutil.copy2(other, path)
+
+
+def moved_over(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(b"abd")
+    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    os.replace(other, path)
+
+
+@pytest.mark.parametrize("change", [rewritten, copied_over, moved_over])
+def test_another_content_of_the_same_size_and_time_has_another_hash(
+    change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path, cache = tmp_path / "file", tmp_path / "cache"
+    path.write_bytes(b"abc")
+    before, times = files.file_hash(path, cache), path.stat()
+    change(path)
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (times.st_size, times.st_mtime_ns)
+    assert files.file_hash(path, cache) != before
+    assert files.content_hash(path) == files.file_hash(path, cache)
+
+
+@pytest.fixture
+def rotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, str]:
+    """A file that a disk has changed behind its times, the caches, and the hash from before."""
+    path, cache = tmp_path / "file", tmp_path / "cache"
+    path.write_bytes(b"abc")
+    state = files._state(path)
+    monkeypatch.setattr(files, "_state", lambda path: state)
+    before = files.file_hash(path, cache)
+    path.write_bytes(b"abd")
+    files._read_here.clear()  # as in another process
+    return path, cache, before
+
+
+def test_a_file_that_the_disk_has_changed_is_refused_by_name(
+    rotten: tuple[Path, Path, str],
+) -> None:
+    path, cache, before = rotten
+    assert files.file_hash(path, cache) == before, "which is why it is verified where it is used"
+    for _ in range(2):
+        with pytest.raises(BadInput, match="is damaged: its content is another") as error:
+            files.verified_hash(path, cache)
+        assert str(path) in str(error.value) and "force=true" in str(error.value)
+
+
+def test_by_force_it_is_taken_as_it_is(rotten: tuple[Path, Path, str]) -> None:
+    path, cache, before = rotten
+    now = files.hash_anew(path, cache)
+    assert now != before
+    assert files.file_hash(path, cache) == files.verified_hash(path, cache) == now
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"0" * 64, b"0" * 64 + b" 00", None])
+def test_a_damaged_memory_is_not_believed(content: bytes | None, tmp_path: Path) -> None:
+    path, cache = tmp_path / "file", tmp_path / "cache"
+    path.write_bytes(b"abc")
+    known = files.file_hash(path, cache)
+    (memory,) = (cache / "hashes").iterdir()
+    if content is None:
+        content = memory.read_bytes().replace(known[:1].encode(), b"x", 1)
+    memory.write_bytes(content)
+    (cache / "hashes" / ".of a killed process").write_bytes(b"")
+    assert files.file_hash(path, cache) == known
+    assert names(cache / "hashes") == [memory.name]
+
+
+# -------------------------------------------------------------------------------------- a full disk
+
+
+def chained() -> Exception:
+    """What torch raises: its own error, after the one of the disk."""
+    try:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    except OSError as error:
+        late = RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
+        late.__context__ = error
+        return late
+
+
+FULL = {
+    "the system's": OSError(errno.ENOSPC, "No space left on device"),
+    "a quota": OSError(errno.EDQUOT, "Disk quota exceeded"),
+    "torch's": chained(),
+    "safetensors'": Exception("I/O error: No space left on device (os error 28)"),
+    "tokenizers'": Exception("Disk quota exceeded (os error 122)"),
+    "numpy's": OSError("400 requested and 96 written"),
+}
+
+
+@pytest.mark.parametrize("error", FULL.values(), ids=FULL)
+def test_a_full_disk_is_one_sentence_whoever_met_it(error: Exception, tmp_path: Path) -> None:
+    with (
+        pytest.raises(files.NoSpace) as told,
+        files.full_disk_told(tmp_path / "new", "buy one"),
+        files.full_disk_told(tmp_path, "make room"),
+    ):
+        raise error
+    message = str(told.value)
+    assert message.startswith(f"no space left on the disk of {tmp_path}, ")
+    assert "make room, then type the same command again" in message and "buy" not in message
+    assert isinstance(told.value, BadInput) and isinstance(told.value, OSError)
+
+
+def test_the_disk_is_that_of_the_file_where_one_is_named(tmp_path: Path) -> None:
+    error = OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "there" / "file"))
+    where = f"the disk of {tmp_path / 'there'}, "
+    with pytest.raises(files.NoSpace, match=where), files.full_disk_told(Path("/"), "make room"):
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.EACCES, "Permission denied"), RuntimeError("unexpected pos"), KeyError()],
+)
+def test_other_errors_stay_what_they_are(error: Exception, tmp_path: Path) -> None:
+    with pytest.raises(type(error)) as found, files.full_disk_told(tmp_path, "make room"):
+        raise error
+    assert found.value is error

@@ -25,7 +25,7 @@ import pytest
 from ilkd_bench import banks
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.files import log
-from ilkd_bench.teachers import bank
+from ilkd_bench.teachers import bank, cache
 from ilkd_bench.types import BadInput
 
 ROWS, BATCH, FLUSH = 40, 4, 3
@@ -89,7 +89,7 @@ def get(
     shapes: bank.Shapes = SHAPES,
     about: Mapping[str, Any] = ABOUT,
 ) -> dict[str, np.ndarray]:
-    return bank.obtain(root / "banks" / key, shapes, about, fill, cache_dir=root)
+    return bank.obtain(root / "banks" / key, shapes, about, fill)
 
 
 def right(arrays: dict[str, np.ndarray]) -> bool:
@@ -165,9 +165,9 @@ def test_size_is_what_the_numbers_take() -> None:
 # ------------------------------------------------------------------------------------------ damage
 
 
-def flip(path: Path) -> None:
+def flip(path: Path, at: int = -5) -> None:
     content = bytearray(path.read_bytes())
-    content[-5] ^= 4
+    content[at] ^= 4
     path.write_bytes(content)
     os.utime(path, ns=(1, 1))  # file times may be coarser than the test is fast
 
@@ -265,6 +265,10 @@ def test_a_killed_build_frees_its_lock_and_is_gone_on_with(tmp_path: Path) -> No
     assert contents(tmp_path / "banks/k") == contents(tmp_path / "undisturbed/banks/k")
 
 
+WRITTEN = 128 + 24 * int(np.random.default_rng(0).permutation(ROWS)[0])
+"""In `mean.npy`, where the row lies that is written first: after the header, 24 bytes a row."""
+
+
 def aside(root: Path) -> Path:
     (folder,) = [path for path in (root / "banks").iterdir() if path.is_dir()]
     return folder
@@ -290,6 +294,10 @@ LEFTOVERS: dict[str, Callable[[Path], Any]] = {
     "progress without number": progress(done=None),
     "progress without shapes": progress(shapes=None),
     "progress missing": lambda root: (aside(root) / "progress.json").unlink(),
+    "progress says more": progress(done=9),
+    "order missing": lambda root: (aside(root) / bank.ORDER).unlink(),
+    "order flipped": lambda root: flip(aside(root) / bank.ORDER, at=0),
+    "a written row flipped": lambda root: flip(aside(root) / "mean.npy", at=WRITTEN),
     "array shorter": lambda root: os.truncate(aside(root) / "mean.npy", 300),
     "array missing": lambda root: (aside(root) / "logits.npy").unlink(),
     "all gone": lambda root: [path.unlink() for path in aside(root).iterdir()],
@@ -376,15 +384,36 @@ def write(folder: Path, dtype: str, value: float) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("float16", 1e5), ("float16", -65520), ("float16", np.nan), ("float32", np.inf)],
+    [("float16", 1e5), ("float16", -65520)],
 )
 def test_a_value_beyond_the_range_is_refused(dtype: str, value: float, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as error:
         write(tmp_path / "aside", dtype, value)
     message = str(error.value)
     assert "cls" in message and dtype in message
-    assert ("bank_dtype=float32" in message) == (dtype == "float16") and "bank=off" in message
+    assert "bank_dtype=float32" in message and "bank=off" in message
     assert not (tmp_path / "aside").exists()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "what"),
+    [("float16", np.nan, "NaN"), ("float16", np.inf, "infinite"), ("float32", np.inf, "infinite")],
+)
+def test_a_broken_teacher_is_refused_and_named(
+    dtype: str, value: float, what: str, tmp_path: Path
+) -> None:
+    """No other dtype helps, nor does running it at every step."""
+
+    def fill(draft: bank.Draft) -> None:
+        draft.write(np.array([1]), {"cls": np.full((1, 1, 2), value, np.float32)})
+
+    with pytest.raises(BadInput) as error:
+        get(tmp_path, fill, shapes={"cls": ((3, 1, 2), dtype)})
+    message = str(error.value)
+    assert f"the teacher tiny12 answers with {what}" in message and "cls" in message
+    assert "teacher.checkpoint=" in message and "teacher.recipe.lr=" in message
+    assert "bank" not in message
+    assert folders(tmp_path) == []
 
 
 @pytest.mark.parametrize(("dtype", "value"), [("float16", 65504), ("float32", 1e5)])
@@ -508,14 +537,16 @@ def test_the_command_lists_banks_last_used_first(
     stocked(tmp_path, "middle", days=4, kilobytes=300)
     before = sorted(tmp_path.rglob("*"))
     head, *lines, total = command(capsys, tmp_path, *words)
-    assert head.split() == ("bank teacher epoch task split rows fields size age last use".split())
+    assert (
+        head.split() == "name kind teacher epoch task split rows fields size age last use".split()
+    )
     first, second, third = (line.split() for line in lines)
-    assert first[:8] == "features tiny12 7 demo_sentiment dev 40 logits mean".split()
-    assert second[:6] == "middle of_middle demo_sentiment train 300 logits".split()
-    assert third[:6] == "old of_old demo_sentiment train 100 logits".split()
-    assert 300 <= float(second[6]) < 320 and 100 <= float(third[6]) < 120
-    assert second[7] == third[7] == "kB"
-    assert third[8:] == "8 days 6 days".split() and second[8:] == "9 days 4 days".split()
+    assert first[:9] == "features bank tiny12 7 demo_sentiment dev 40 logits mean".split()
+    assert second[:7] == "middle bank of_middle demo_sentiment train 300 logits".split()
+    assert third[:7] == "old bank of_old demo_sentiment train 100 logits".split()
+    assert 300 <= float(second[7]) < 320 and 100 <= float(third[7]) < 120
+    assert second[8] == third[8] == "kB"
+    assert third[9:] == "8 days 6 days".split() and second[9:] == "9 days 4 days".split()
     assert first[-1] == "seconds" and float(first[-2]) < 120
     assert total.startswith("3 banks in") and str(tmp_path) in total
     assert sorted(tmp_path.rglob("*")) == before, "listing changes nothing"
@@ -529,6 +560,44 @@ def test_what_is_half_built_is_listed_as_such(
     lines = command(capsys, tmp_path)
     assert "half-built" in line_of("begun", lines)
     assert "half-built" not in line_of("whole", lines)
+
+
+def test_all_that_is_stored_is_listed_and_pruned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stocked(tmp_path, "whole", days=1)
+    half_built(tmp_path, "begun")
+    files.file_hash(Path(__file__), tmp_path)
+    folders_of = {
+        "teachers/tiny12-sst2-0a": {"teacher.json": '{"files": {"model.safetensors": ""}}'},
+        "teachers/.tiny12-rte-0b.best": {"model.safetensors": "w" * 9000},
+        "teachers/.tiny12-rte-0c.snapshots": {"checkpoint/last.ckpt": "w" * 9000},
+        "teachers/.tiny12-rte-0d.gone": {"model.safetensors": "w"},
+        "teachers/bert.v1-sst2-0e": {"model.safetensors": "w"},
+        "tokens/77aa": {"meta.json": '{"files": {}}', "ids.npy": "i" * 9000},
+        "tokens/.77bb.4711": {"ids.npy": "i"},
+        "tokens/77cc": {"meta.json": '{"ids": "0", "types": "1", "offsets": "2"}'},
+    }
+    for folder, content in folders_of.items():
+        for name, text in content.items():
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    _, *lines, total = command(capsys, tmp_path)
+    kinds = {line.split()[0]: line.split()[1:3] for line in lines}
+    assert kinds["tiny12-sst2-0a"][0] == "teacher" and kinds["77aa"][0] == "tokens"
+    assert kinds["77cc"][0] == "tokens", "of an earlier version"
+    assert kinds["tiny12-rte-0b"] == kinds["tiny12-rte-0c"] == ["half-trained", "teacher"]
+    assert kinds["bert.v1-sst2-0e"] == ["damaged", "teacher"]
+    assert kinds["begun"] == ["half-built", "bank"] and kinds["whole"][0] == "bank"
+    assert kinds["tiny12-rte-0d"][0] == kinds["77bb"][0] == "leftover"
+    assert kinds["hashes"][0] == "hashes"
+    assert all("kB" in line or "bytes" in line for line in lines)
+    assert total.startswith("1 bank") and "2 half-trained teachers" in total
+    with files.locked(tmp_path / "teachers/tiny12-rte-0b", ""):
+        command(capsys, tmp_path, "prune", "--older-than", "0")
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert [path.parent.name for path in kept] == [".tiny12-rte-0b.best"], "a run is at it"
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "null", "3", '{"files": 1}', "{}"])
@@ -612,9 +681,9 @@ def test_a_bank_that_another_command_removes_meanwhile_is_no_error(
 ) -> None:
     for key in ("gone", "here"):
         stocked(tmp_path, key, days=50)
-    listed = list(bank.entries(tmp_path))
+    listed = list(cache.entries(tmp_path))
     shutil.rmtree(tmp_path / "banks/gone")
-    monkeypatch.setattr(bank, "entries", lambda cache_dir: iter(listed))
+    monkeypatch.setattr(cache, "entries", lambda cache_dir: iter(listed))
     command(capsys, tmp_path, "prune", "--older-than", "10")
     assert folders(tmp_path) == []
 

@@ -610,6 +610,16 @@ def test_a_full_bank_serves_who_needs_logits_only(dtype: str, tmp_path: Path) ->
         same(bank.outputs(batch, LOGITS), live.outputs(batch, LOGITS), LOGITS)
 
 
+def test_half_a_bank_that_a_full_one_makes_needless_is_removed(tmp_path: Path) -> None:
+    split = toys.split(16)
+    live = broken_off(split, tmp_path, 2, phases=[plain("logits")], batch_size=4)
+    build(live, split, tmp_path, [plain("mean")])
+    folders = list((tmp_path / "banks").glob(".*"))
+    assert len([path for path in folders if path.is_dir()]) == 1, "half of the logits"
+    build(live, split, tmp_path, [plain("logits")])
+    assert [path for path in (tmp_path / "banks").glob(".*") if path.is_dir()] == []
+
+
 def test_who_needs_features_after_logits_gets_a_bank_of_them(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -47,12 +47,20 @@ class Maker:
 
 
 def get(root: Path, make: Any, snapshots: bool = False) -> dict[str, Any]:
-    return obtain(root / "teachers" / "t", make, snapshots=snapshots, cache_dir=root)
+    return obtain(root / "teachers" / "t", make, snapshots=snapshots)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def rot(path: Path) -> None:
+    """Flip a bit, and put the time back."""
+    content, stat = bytearray(path.read_bytes()), path.stat()
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
 def batch(count: int = 6) -> dict[str, Any]:
@@ -70,11 +78,12 @@ def test_a_teacher_is_made_once_and_then_read(tmp_path: Path) -> None:
     assert make.made == 1
     assert {k: second[k] for k in first} == first
     assert contents(tmp_path / "teachers/t") == before
-    assert set(before) == {"model.safetensors", "teacher.json"}
+    assert set(before) == {"model.safetensors", "teacher.json", "used"}
 
 
 @pytest.mark.parametrize(
-    "damage", ["flipped", "truncated", "missing", "half_json", "no_json", "empty_json"]
+    "damage",
+    ["flipped", "rotten", "truncated", "missing", "half_json", "no_json", "empty_json", "facts"],
 )
 def test_a_damaged_teacher_is_noticed_and_made_again(damage: str, tmp_path: Path) -> None:
     make = Maker()
@@ -85,6 +94,10 @@ def test_a_damaged_teacher_is_noticed_and_made_again(damage: str, tmp_path: Path
     if damage == "flipped":
         weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         os.utime(weights, ns=(1, 1))
+    elif damage == "rotten":
+        rot(weights)
+    elif damage == "facts":
+        facts.write_text(facts.read_text().replace('"best_epoch": 2', '"best_epoch": 3'))
     elif damage == "truncated":
         weights.write_bytes(content[:-10])
     elif damage == "missing":
@@ -102,6 +115,114 @@ def test_a_damaged_teacher_is_noticed_and_made_again(damage: str, tmp_path: Path
     )
     get(tmp_path, make)
     assert make.made == 2, "and then it is whole"
+
+
+def with_tokenizer(make: Maker) -> Any:
+    def both(aside: Path, snapshots: bool) -> dict[str, Any]:
+        toys.model().tokenizer.save_pretrained(aside)
+        (aside / "config.json").write_text("{}")
+        return make(aside, snapshots)
+
+    return both
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "config.json"])
+def test_every_file_of_a_teacher_is_verified(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make = Maker()
+    get(tmp_path, with_tokenizer(make))
+    (tmp_path / "teachers/t/README.md").write_text("a note of the user")
+    get(tmp_path, with_tokenizer(make))
+    assert make.made == 1 and not caplog.records
+    rot(tmp_path / "teachers/t" / name)
+    get(tmp_path, with_tokenizer(make))
+    assert make.made == 2 and "the stored teacher t is damaged and is made again" in caplog.text
+
+
+def test_a_teacher_of_an_earlier_version_stays_and_its_hashes_are_added(tmp_path: Path) -> None:
+    make, folder = Maker(), tmp_path / "teachers/t"
+    get(tmp_path, with_tokenizer(make))
+    facts = json.loads((folder / "teacher.json").read_text())
+    del facts["seal"]
+    facts["files"] = {"model.safetensors": facts["files"]["model.safetensors"]}
+    (folder / "teacher.json").write_text(json.dumps(facts))
+    get(tmp_path, with_tokenizer(make))
+    assert make.made == 1
+    rot(folder / "tokenizer.json")
+    get(tmp_path, with_tokenizer(make))
+    assert make.made == 2
+
+
+class Stop(KeyboardInterrupt):
+    """A kill, which leaves what is there."""
+
+
+class Halved(Maker):
+    """Is killed after half a training, and goes on with it; it notes where it found one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kill = True
+        self.found: list[str] = []
+
+    def __call__(self, aside: Path, snapshots: bool) -> dict[str, Any]:
+        if (aside / "half").exists():
+            self.found.append(aside.name)
+        (aside / "half").touch()
+        if self.kill:
+            raise Stop
+        (aside / "half").unlink()
+        return super().__call__(aside, snapshots)
+
+
+def killed(root: Path, make: Halved, *, snapshots: bool) -> None:
+    with pytest.raises(Stop):
+        get(root, make, snapshots)
+
+
+def left(root: Path) -> list[str]:
+    return sorted(p.name for p in (root / "teachers").iterdir() if p.is_dir())
+
+
+def test_a_half_training_with_snapshots_serves_who_needs_none(tmp_path: Path) -> None:
+    make = Halved()
+    killed(tmp_path, make, snapshots=True)
+    killed(tmp_path, make, snapshots=False)
+    assert left(tmp_path) == [".t.snapshots"]
+    make.kill = False
+    assert get(tmp_path, make)["snapshots"] and make.found == [".t.snapshots"] * 2
+    assert left(tmp_path) == ["t"]
+    get(tmp_path, make, snapshots=True)
+    assert make.made == 1
+
+
+def test_a_half_training_that_nobody_can_go_on_with_is_removed(tmp_path: Path) -> None:
+    make = Halved()
+    killed(tmp_path, make, snapshots=False)
+    assert left(tmp_path) == [".t.best"]
+    killed(tmp_path, make, snapshots=True)
+    assert left(tmp_path) == [".t.snapshots"]
+    make.kill = False
+    get(tmp_path, make, snapshots=True)
+    assert left(tmp_path) == ["t"]
+    (tmp_path / "teachers/.t.snapshots").mkdir()
+    (tmp_path / "teachers/.t.best").mkdir()
+    get(tmp_path, make)
+    assert left(tmp_path) == ["t"]
+
+
+def test_half_the_snapshots_of_a_stored_teacher_wait_for_who_needs_them(tmp_path: Path) -> None:
+    make = Halved()
+    make.kill = False
+    get(tmp_path, make)
+    make.kill = True
+    killed(tmp_path, make, snapshots=True)
+    get(tmp_path, make)
+    assert left(tmp_path) == [".t.snapshots", "t"]
+    make.kill = False
+    get(tmp_path, make, snapshots=True)
+    assert make.found == [".t.snapshots"] and left(tmp_path) == ["t"]
 
 
 def test_snapshots_are_added_and_the_stored_teacher_stays_as_it_is(tmp_path: Path) -> None:
@@ -307,6 +428,21 @@ def test_a_teacher_no_better_than_one_answer_is_refused_unless_allowed(
     for word in ("teacher.checkpoint=", "teacher.recipe.epochs=", "teacher.allow_weak=true"):
         assert word in message
     assert measure(answers, LABELS, metric, weak=True)["accuracy"] == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(("value", "what"), [(math.nan, "NaN"), (math.inf, "infinite numbers")])
+def test_a_teacher_that_answers_with_no_numbers_is_refused_even_if_weak_ones_are_allowed(
+    value: float, what: str
+) -> None:
+    task = Task("t", ["a"], "label", ["no", "yes"], None, "accuracy", [], {}, [], None, {})
+    broken = Answers([0, 1, 0, 1])
+    broken.logits[2, 0] = value
+    how = {"device": torch.device("cpu"), "batch_size": 3}
+    with pytest.raises(BadInput) as error:
+        evaluation.measure_teacher(broken, task, toys.split(4), allow_weak=True, **how)
+    message = str(error.value)
+    assert f"the teacher answers with {what} (logits)" in message
+    assert "teacher.checkpoint=" in message and "teacher.recipe.lr=" in message
 
 
 def test_a_weak_teacher_of_scores_is_refused() -> None:

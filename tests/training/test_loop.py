@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 from ilkd_bench.functional import layermaps
 from ilkd_bench.methods.finetune import Finetune
 from ilkd_bench.models.model import Model
+from ilkd_bench.plumbing.files import NoSpace, full_disk_told
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import evaluation, loop
 from ilkd_bench.training.module import DistillModule, Optimisation
@@ -248,6 +251,23 @@ def test_a_loss_that_is_not_finite_ends_the_training_with_a_hint(
         train(student, Broken(student.spec, student.spec), tmp_path)
     assert "the loss (ce, total) is not finite in epoch 1 of phase only" in str(error.value)
     assert "lr=" in str(error.value)
+
+
+def test_answers_on_dev_that_are_not_finite_end_the_training_too(tmp_path: Path) -> None:
+    """The last step may break a student whose losses were all finite."""
+
+    class Breaks(Finetune):
+        def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
+            with torch.no_grad():
+                student.hf.classifier.bias += math.nan
+            return {"ce": s.logits.detach().nan_to_num().sum() + student.hf.classifier.weight.sum()}
+
+    student = toys.model()
+    optimisation = Optimisation(1e-2, 0.0, 0.0, "teacher.recipe.lr")
+    with pytest.raises(FloatingPointError) as error:
+        train(student, Breaks(student.spec, student.spec), tmp_path, optimisation=optimisation)
+    assert "the logits on dev are not finite in epoch 1 of phase only" in str(error.value)
+    assert "a lower teacher.recipe.lr=" in str(error.value)
 
 
 # ------------------------------------------------------------------------------ phases, selection
@@ -642,6 +662,62 @@ def test_a_damaged_checkpoint_is_noticed(damage: str, which: str, tmp_path: Path
     found = resumable(folder)
     assert found[0] == expected[0] and found[1] == expected[1]
     assert same(found[2], expected[2])
+
+
+@pytest.mark.parametrize(
+    "damage", ["rotten", *(pytest.param(d, marks=LONG) for d in ("missing", "none"))]
+)
+def test_snapshots_of_a_half_training_are_verified(
+    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    epochs: list[int] = []
+
+    def watch(s: Outputs, t: Outputs, clock: Clock) -> None:
+        epochs.append(clock.epoch)
+        if len(epochs) == 8:
+            raise Killed
+
+    def once() -> None:
+        only = [Phase("only", 3, frozenset())]
+        kept = tmp_path / "snapshots"
+        train(toys.model(), Watched(watch), tmp_path, phases=only, snapshots=kept)
+
+    with pytest.raises(Killed):
+        once()
+    first = tmp_path / "snapshots/epoch-001.safetensors"
+    content, stat = bytearray(first.read_bytes()), first.stat()
+    if damage == "rotten":
+        content[-7] ^= 1
+        first.write_bytes(content)
+        os.utime(first, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    elif damage == "missing":
+        first.unlink()
+    del epochs[:]
+    epochs += [9] * 8  # no more kills
+    once()
+    assert epochs[8] == (2 if damage == "none" else 0)
+    assert ("the training starts again" in caplog.text) == (damage != "none")
+    assert len(list((tmp_path / "snapshots").iterdir())) == 3
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk's error is torch's by the time that it arrives: `unexpected pos`."""
+
+    def save(content: Any, file: Any) -> None:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        except OSError as error:
+            raise RuntimeError(
+                "[enforce fail at inline_container.cc:664] . unexpected pos"
+            ) from error
+
+    monkeypatch.setattr(torch, "save", save)
+    with pytest.raises(NoSpace) as error, full_disk_told(tmp_path, "type results_dir=DIR"):
+        resumable(tmp_path)
+    assert f"no space left on the disk of {tmp_path}" in str(error.value)
+    assert "results_dir=DIR" in str(error.value)
 
 
 def test_a_training_that_fails_keeps_no_checkpoint(tmp_path: Path) -> None:
