@@ -279,6 +279,18 @@ def test_a_full_disk_is_one_sentence_whoever_met_it(error: Exception, tmp_path: 
     assert isinstance(told.value, BadInput) and isinstance(told.value, OSError)
 
 
+def test_the_first_disk_counts_whatever_fails_on_the_way_out(tmp_path: Path) -> None:
+    with (
+        pytest.raises(files.NoSpace, match="make room"),
+        files.full_disk_told(tmp_path / "other", "buy one"),
+    ):
+        try:
+            with files.full_disk_told(tmp_path, "make room"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+        except files.NoSpace as error:
+            raise RuntimeError("not begun yet") from error
+
+
 def test_the_disk_is_that_of_the_file_where_one_is_named(tmp_path: Path) -> None:
     error = OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "there" / "file"))
     where = f"the disk of {tmp_path / 'there'}, "
