@@ -67,8 +67,8 @@ def whole_file(path: Path) -> Iterator[Path]:
         _flush(aside)
         os.replace(aside, path)
     except OSError as error:
-        if error.filename is None:  # as it is when the disk is full
-            error.filename = path
+        if error.filename in (None, str(aside)):  # None: the disk is full
+            error.filename = str(path)
         raise
     finally:
         aside.unlink(missing_ok=True)

@@ -67,6 +67,12 @@ def test_a_failure_leaves_the_file_before_and_nothing_aside(tmp_path: Path) -> N
     assert names(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "before"
 
 
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as error, files.whole_file(tmp_path / "file"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert error.value.filename == str(tmp_path / "file")
+
+
 def test_a_file_that_nobody_wrote_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), files.whole_file(tmp_path / "file"):
         pass
