@@ -143,7 +143,7 @@ def readers(root: Path, folder: Path) -> dict[str, Callable[[], Any]]:
     def best() -> Any:
         run = toys.run("task=mrpc", "teacher=bert_base", "student=bert_6", "method=pkd")
         with contextlib.suppress(BadInput):
-            best_setting.best(run.but(data={}, results_dir=str(root)), ["lr"])
+            best_setting.Records().best(run.but(data={}, results_dir=str(root)), ["lr"])
 
     return {
         "read": lambda: read_record(folder),
