@@ -278,7 +278,7 @@ OTHERS = [
     ("runs --format xml", "invalid choice"),
     ("runs --command nosuch", "no run in results/runs"),
     ("runs --results-dir no/such", "no runs in no/such"),
-    ("runs --results-dir=", "a path is left out, or not empty"),
+    ("runs --results-dir=", "argument --results-dir: a path is not empty"),
     ("runs --results-dir=~nobody-here/x", "there is no home folder"),
     ("runs --missing --nosuch", "--nosuch after --missing"),
     ("runs --missing seed=x", "seed=x: allowed is a whole number"),
