@@ -176,6 +176,11 @@ def reason(error: Exception) -> str:
     return str(error)
 
 
+def named(error: Exception) -> str:
+    """Return an error for a person who has to know its kind."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
 def limits() -> str:
     """Return what keeps memory short; empty where nothing is known to."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -209,7 +214,7 @@ def cli(main: Main, argv: Sequence[str] | None = None) -> NoReturn:
     except (MemoryError, ImportError) as error:
         if not limits():
             raise
-        complain(f"{type(error).__name__}: {error}{limits()}")
+        complain(f"{named(error)}{limits()}")
         code = 2
     except KeyboardInterrupt as interrupt:  # OpenBLAS sends one where it gets no threads
         complain(f"stopped{limits()}")

@@ -67,8 +67,8 @@ def whole_file(path: Path) -> Iterator[Path]:
         _flush(aside)
         os.replace(aside, path)
     except OSError as error:
-        if error.filename is None:  # as it is when the disk is full
-            error.filename = path
+        if error.filename in (None, str(aside)):  # None: the disk is full
+            error.filename = str(path)
         raise
     finally:
         aside.unlink(missing_ok=True)
@@ -286,6 +286,9 @@ def full_disk_told(folder: Path, remedy: str) -> Iterator[None]:
     except NoSpace:
         raise
     except Exception as error:
+        told = next((e for e in _chain(error) if isinstance(e, NoSpace)), None)
+        if told is not None:  # and something else went wrong on the way out
+            raise NoSpace(*told.args) from error
         full = next((e for e in _chain(error) if _is_full(e)), None)
         if full is None:
             raise

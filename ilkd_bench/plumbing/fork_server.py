@@ -211,7 +211,7 @@ def main(caller: Connection) -> None:
         except EOFError:
             return
         except Exception as error:
-            caller.send_bytes(f"{type(error).__name__}: {error}".encode())
+            caller.send_bytes(f"{type(error).__name__}: {error}".removesuffix(": ").encode())
             return
         for number in (signal.SIGINT, signal.SIGTERM):  # sent to everyone; the caller ends us
             signal.signal(number, signal.SIG_IGN)

@@ -58,7 +58,10 @@ def alone(work: Callable[..., None], *arguments: Any) -> int:
             raise NoProcess(end)
         if end is not None:
             return end
-    return server.end() or 1
+    code = server.end()
+    if not server.ready:
+        raise NoProcess(f"{SERVER} cannot start: {cause(code)}{limits()}")
+    return code or 1
 
 
 def _inside(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
@@ -77,11 +80,12 @@ class Server:
     """The process that others are forked from, as its caller sees it.
 
     Raises:
-        NoProcess: it cannot be started, or not import what it has to.
+        NoProcess: it cannot be started.
     """
 
     def __init__(self) -> None:
         self.line, theirs = Pipe()
+        self.ready = False  # what it imports is imported
         self._sending = threading.Lock()
         number = str(theirs.fileno())
         try:
@@ -93,23 +97,6 @@ class Server:
                 )
         except OSError as error:
             raise NoProcess(f"no process can be started: {error.strerror}") from error
-        try:
-            told = self._begin()
-        except BaseException:
-            self.end()
-            raise
-        if told:
-            self.end()
-            raise NoProcess(f"{SERVER} cannot start: {told}{limits()}")
-
-    def _begin(self) -> str:
-        """Return why it cannot work; empty where it can."""
-        request = pickle.dumps((_state(), PRELOAD))
-        try:
-            self.line.send_bytes(request)
-            return self.line.recv_bytes().decode()
-        except (EOFError, OSError):
-            return cause(self._process.wait())
 
     @property
     def lives(self) -> bool:
@@ -124,9 +111,9 @@ class Server:
         line, theirs = Pipe()
         with line:
             with theirs:
-                sent = self._send(request, theirs)
+                hindrance = self._hand_over(request, theirs)
             try:
-                end = _end(line) if sent else None
+                end = hindrance or _end(line)
             except KeyboardInterrupt:
                 _stop(line)
                 raise
@@ -135,17 +122,24 @@ class Server:
             self._process.wait()
         return end
 
-    def _send(self, request: bytes, theirs: Connection) -> bool:
+    def _hand_over(self, request: bytes, theirs: Connection) -> str:
+        """Send a request and return why it cannot be done; empty where it can, or has died."""
         try:
             with self._sending:
+                if not self.ready:
+                    self.line.send_bytes(pickle.dumps((_state(), PRELOAD)))
+                    told = self.line.recv_bytes().decode()
+                    if told:
+                        return f"{SERVER} cannot start: {told}{limits()}"
+                    self.ready = True
                 self.line.send_bytes(request)
                 send_handle(self.line, theirs.fileno(), self._process.pid)
-        except OSError:  # it has died
-            return False
+        except (EOFError, OSError):  # it has died: nobody holds the other end of the line
+            pass
         except KeyboardInterrupt:  # it may wait for the rest of the request
             self._process.kill()
             raise
-        return True
+        return ""
 
     def end(self) -> int:
         """End it if it lives, and return its exit code."""
@@ -189,11 +183,12 @@ def _server_in_use() -> Server:
     global _server
     with _choosing:
         if _server is not None and not _server.lives:
-            died, _server = _server, None
-            complain(
-                f"{SERVER} is gone: {cause(died.end())}. It is started again, and a run that was "
-                "under way goes on"
-            )
+            code, _server = _server.end(), None
+            if code:  # else it has told why it cannot start
+                complain(
+                    f"{SERVER} is gone: {cause(code)}. It is started again, and a run that was "
+                    "under way goes on"
+                )
         if _server is None:
             _server = Server()
         return _server

@@ -94,15 +94,19 @@ class Stage:
 
     def processes(self) -> list[int]:
         """Return the processes of these commands that are alive."""
-        alive, mark = [], f"SABOTAGE={self.notes}".encode()
+        return list(self.parents())
+
+    def parents(self) -> dict[int, int]:
+        """Return the processes of these commands that are alive, each with its parent."""
+        alive, mark = {}, f"SABOTAGE={self.notes}".encode()
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 ours = mark in (folder / "environ").read_bytes().split(b"\0")
-                dead = (folder / "stat").read_text().rpartition(") ")[2][0] in "ZX"
+                state, parent = (folder / "stat").read_text().rpartition(") ")[2].split()[:2]
             except OSError:
                 continue
-            if ours and not dead:
-                alive.append(int(folder.name))
+            if ours and state not in "ZX":
+                alive[int(folder.name)] = int(parent)
         return alive
 
     def nobody_left(self) -> None:

@@ -7,6 +7,7 @@ that was not reached before (a file in the folder tells), its deed is done.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -18,6 +19,8 @@ import types
 from pathlib import Path
 from typing import Any
 
+from measured import measured
+
 from ilkd_bench.jobs import job as jobs
 from ilkd_bench.records.record import Measured
 from ilkd_bench.teachers import bank
@@ -28,6 +31,9 @@ SWEEP = os.getppid()
 """Who has started the fork server, in which this is imported."""
 
 LIGHT = "SABOTAGE_LIGHT" in os.environ
+SECONDS = float(os.environ.get("SABOTAGE_SECONDS", "0"))
+"""That a run without training takes."""
+
 PATIENCE = 400
 """Seconds until a pause ends that nobody has ended."""
 
@@ -121,7 +127,12 @@ def attempt(job: Any) -> None:
 
 def outcome(job: Any) -> dict[str, Any]:
     note(f"attempt {SWEEP}")
-    return real_outcome(job)
+    with (FOLDER / f"at-{state['job']}").open("w") as file:  # a lock that ends with its process
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note("twice")
+        return real_outcome(job)
 
 
 def replace(source: Any, target: Any) -> None:
@@ -235,19 +246,15 @@ def without_training() -> None:
 
     def train(run: Any, folder: Path) -> Measured:
         at("run")
+        time.sleep(SECONDS / 2)
         (folder / "student").mkdir(exist_ok=True)
         (folder / "student" / "model.safetensors").write_bytes(b"weights")
         (folder / "student" / "config.json").write_text("{}")
         if "SABOTAGE_BYTES" in os.environ:  # to fill a disk
             (folder / "student" / "more").write_bytes(b"x" * int(os.environ["SABOTAGE_BYTES"]))
+        time.sleep(SECONDS / 2)
         at("end")
-        measured = {
-            "scores": {"dev": {"accuracy": (1 + run.seed) / 16, "n": 4}},
-            "monitor": "dev/accuracy",
-            "teacher": {"dev": {"accuracy": 0.9, "n": 4}},
-            "seconds": {"train": 1.0, "teacher": 0.5, "evaluate": 0.25},
-        }
-        return Measured.model_validate(measured)
+        return measured(run.seed)
 
     import ilkd_bench.training
 

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Sequence
+from pathlib import Path
 
-from ilkd_bench import run
-from ilkd_bench.plumbing import processes
+from ilkd_bench.plumbing import command
 
-if "SABOTAGE_LIGHT" in os.environ:  # no training: neither torch nor transformers is needed
-    processes.PRELOAD[:] = ["sabotage"]
-else:
-    processes.PRELOAD.append("sabotage")
+
+def main(argv: Sequence[str]) -> int:
+    """Note that signals are handled from now on, and do as `run` does."""
+    (Path(os.environ["SABOTAGE"]) / f"begun-{os.getpid()}").touch()
+    from ilkd_bench import run
+    from ilkd_bench.plumbing import processes
+
+    if "SABOTAGE_LIGHT" in os.environ:  # no training: neither torch nor transformers is needed
+        processes.PRELOAD[:] = ["sabotage"]
+    else:
+        processes.PRELOAD.append("sabotage")
+    return run.main(argv)
+
 
 if __name__ == "__main__":
-    sys.exit(run.main(sys.argv[1:]))
+    command.cli(main)

@@ -258,3 +258,62 @@ def test_who_comes_second_waits_and_finds_the_run_done(
     waiting.join()
     assert [record and record.status for record in found] == ["done"]
     assert trainings.calls == []
+
+
+def test_a_forced_run_whose_lock_cannot_be_opened_has_failed(
+    tmp_path: Path,
+    trainings: Trainings,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A folder in the lock's place does what another user's file does."""
+    words = ["-m", *toys.small(tmp_path, "method=pkd,vanilla")]
+    assert command(monkeypatch, *words) == 0
+    (job, _) = plan.plan(words)
+    before = (job.folder / "record.json").read_bytes()
+    lock = job.folder.with_name(f".{job.folder.name}.lock")
+    lock.unlink()
+    lock.mkdir()
+    capfd.readouterr()
+    assert command(monkeypatch, *words, "force=true") == 1
+    out, err = capfd.readouterr()
+    assert "2 runs: 1 done, 1 failed" in out
+    assert f"failed: {job.folder}: {lock}: Is a directory" in out and "Traceback" not in err
+    assert (job.folder / "record.json").read_bytes() == before
+    assert trainings.calls == ["pkd", "vanilla", "vanilla"]
+    assert command(monkeypatch, *words) == 0, "what is done needs no lock"
+
+
+def test_a_forced_run_that_is_killed_before_it_begins_has_failed(
+    tmp_path: Path, trainings: Trainings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = toys.small(tmp_path)
+    assert command(monkeypatch, *words) == 0
+    monkeypatch.setattr(processes, "alone", lambda *_: -9)
+    assert command(monkeypatch, *words, "force=true") == 1
+    assert set(status(tmp_path).values()) == {"done"}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_where_no_process_can_be_started_the_sweep_ends_or_the_run_fails_alone(
+    first: bool,
+    tmp_path: Path,
+    trainings: Trainings,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    begun: list[Any] = []
+
+    def short_of_memory(work: Any, *arguments: Any) -> int:
+        begun.append(arguments)
+        if (len(begun) == 1) == first:
+            raise processes.NoProcess("no process can be forked: Cannot allocate memory")
+        return here(work, *arguments)
+
+    monkeypatch.setattr(processes, "alone", short_of_memory)
+    words = ["-m", *toys.small(tmp_path, "method=finetune,vanilla")]
+    assert command(monkeypatch, *words) == (2 if first else 1)
+    out, err = capfd.readouterr()
+    assert "Cannot allocate memory" in err and "Traceback" not in err
+    assert len(begun) == (1 if first else 2)
+    assert ("2 runs: 1 done, 1 missing" in out) == (not first)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -265,6 +268,115 @@ def test_letters_that_the_terminal_lacks_are_escaped(monkeypatch: pytest.MonkeyP
     with pytest.raises(SystemExit):
         command.cli(main, [])
     assert written.getvalue() == rb"gr\xf6\xdfer \u2192 \u9577\u3044" + b"\n"
+
+
+SAYS = """
+import sys
+from ilkd_bench.plumbing import command
+
+def main(argv):
+    print("said " * int(argv[0]))
+    open("made", "w").close()
+    command.complain("a word")
+    return 0
+
+command.cli(main)
+"""
+
+
+def ends(folder: Path, redirections: str, *, words: str = "1", script: str = SAYS) -> Any:
+    """Run a command in a shell that redirects its streams."""
+    folder.mkdir(exist_ok=True)
+    (folder / "says.py").write_text(script)
+    line = f'"{sys.executable}" says.py {words} {redirections}'
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+LOST = "ilkd_bench: what was to be printed is lost: standard output: "
+
+
+@pytest.mark.parametrize(
+    ("redirections", "code", "last"),
+    [
+        (">&-", 1, f"{LOST}Bad file descriptor"),
+        ("<&- >&-", 1, f"{LOST}Bad file descriptor"),
+        ("> /dev/full", 1, f"{LOST}No space left on device"),
+        ("2>&-", 0, None),
+        ("<&- >&- 2>&-", 1, None),
+    ],
+)
+@pytest.mark.parametrize("words", ["1", "9999"])  # printed at the end, and before
+def test_output_that_cannot_be_written_is_one_line_and_code_1(
+    redirections: str, code: int, last: str | None, words: str, tmp_path: Path
+) -> None:
+    done = ends(tmp_path, redirections, words=words)
+    assert done.returncode == code and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1:] == ([] if last is None else [last])
+    assert words == "9999" or (tmp_path / "made").read_text() == "", "no stream is a file of ours"
+
+
+def test_a_working_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    line = f'rmdir "$PWD"; exec "{sys.executable}" -m ilkd_bench runs'
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "ilkd_bench: the working directory is gone (No such file or directory): type `cd DIR` "
+        "first\n"
+    )
+
+
+SLOW = """
+import os, pathlib, time
+pathlib.Path(os.environ["BEGUN"]).touch()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("verb", "slow", "number"),
+    [("run", "hydra", signal.SIGINT), ("report", "pydantic", signal.SIGTERM)],
+)
+def test_a_signal_while_a_verb_is_imported_is_one_line_and_its_code(
+    verb: str, slow: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / f"{slow}.py").write_text(SLOW)
+    place = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{plan.ROOT}", "BEGUN": str(tmp_path / "begun")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"ilkd_bench.{verb}"],
+        env=os.environ | place,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    end = time.monotonic() + 60
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (128 + number, "ilkd_bench: stopped\n")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ImportError("lib.so: failed to map segment")])
+def test_too_little_memory_is_one_line_where_it_is_limited_and_a_traceback_where_not(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unlimited = command.resource.RLIM_INFINITY
+    monkeypatch.setattr(command.resource, "getrlimit", lambda _: (unlimited, unlimited))
+    with pytest.raises(type(error)):
+        command.cli(raising(error), [])
+    monkeypatch.setattr(command.resource, "getrlimit", lambda _: (2**20, unlimited))
+    with pytest.raises(SystemExit) as ended:
+        command.cli(raising(error), [])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"ilkd_bench: {type(error).__name__}") and "`ulimit -v` is 1024" in said
 
 
 def test_options_of_numbers_say_what_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,6 +67,12 @@ def test_a_failure_leaves_the_file_before_and_nothing_aside(tmp_path: Path) -> N
     assert names(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "before"
 
 
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as error, files.whole_file(tmp_path / "file"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert error.value.filename == str(tmp_path / "file")
+
+
 def test_a_file_that_nobody_wrote_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), files.whole_file(tmp_path / "file"):
         pass
@@ -277,6 +283,18 @@ def test_a_full_disk_is_one_sentence_whoever_met_it(error: Exception, tmp_path: 
     assert message.startswith(f"no space left on the disk of {tmp_path}, ")
     assert "make room, then type the same command again" in message and "buy" not in message
     assert isinstance(told.value, BadInput) and isinstance(told.value, OSError)
+
+
+def test_the_first_disk_counts_whatever_fails_on_the_way_out(tmp_path: Path) -> None:
+    with (
+        pytest.raises(files.NoSpace, match="make room"),
+        files.full_disk_told(tmp_path / "other", "buy one"),
+    ):
+        try:
+            with files.full_disk_told(tmp_path, "make room"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+        except files.NoSpace as error:
+            raise RuntimeError("not begun yet") from error
 
 
 def test_the_disk_is_that_of_the_file_where_one_is_named(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
-"""A process per job: what its end is called, and how an interrupt passes on."""
+"""A process per job: how it ends and what that is called, also when its server or caller dies."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -13,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from ilkd_bench.plumbing import processes
-from ilkd_bench.plumbing.processes import Terminated
+from ilkd_bench.plumbing import command, fork_server, processes
+from ilkd_bench.plumbing.interrupts import Terminated, terminable
+from ilkd_bench.plumbing.processes import NoProcess
 from ilkd_bench.settings.groups import ROOT
 
 
@@ -82,7 +86,7 @@ def test_each_call_has_a_process_of_its_own(tmp_path: Path) -> None:
 def test_an_interrupt_ends_the_job_first(number: signal.Signals, tmp_path: Path) -> None:
     told = tmp_path / "told"
     threading.Thread(target=send, args=(number, told.with_suffix(".begun")), daemon=True).start()
-    with pytest.raises(KeyboardInterrupt) as interrupt, processes.terminable():
+    with pytest.raises(KeyboardInterrupt) as interrupt, terminable():
         processes.alone(linger, told)
     assert isinstance(interrupt.value, Terminated) == (number == signal.SIGTERM)
     assert told.read_text() == "terminated"
@@ -107,14 +111,14 @@ def send(number: signal.Signals, begun: Path) -> None:
 
 def test_sigterm_is_handled_inside_only_and_in_the_main_thread_only() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Terminated), processes.terminable():
+    with pytest.raises(Terminated), terminable():
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
     assert signal.getsignal(signal.SIGTERM) == before
     seen = []
 
     def elsewhere() -> None:
-        with processes.terminable():
+        with terminable():
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=elsewhere)
@@ -138,7 +142,7 @@ def test_the_cause_is_told(code: int, reason: str) -> None:
 
 
 SCRIPT = """
-from ilkd_bench.plumbing import processes
+from ilkd_bench.plumbing import command, fork_server, processes
 
 processes.PRELOAD.clear()
 print("begun", flush=True)
@@ -157,3 +161,217 @@ def test_a_script_is_not_begun_again_by_its_jobs(tmp_path: Path) -> None:
         timeout=60,
     )
     assert (done.stdout, done.stderr) == ("begun\ninside\n0\n", "")
+
+
+# ------------------------------------------------------------------------------------- the server
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server of this test alone."""
+    monkeypatch.setattr(processes, "_server", None)
+    yield
+    if processes._server is not None:
+        processes._server.end()
+
+
+def server() -> int:
+    assert processes._server is not None
+    return processes._server._process.pid
+
+
+def count_and_kill_the_server(path: Path, times: int) -> None:
+    """Note that it was begun, and kill the server the first few times."""
+    lock = path.with_suffix(".lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while another one is at it
+    with path.open("a") as file:
+        print(os.getpid(), file=file)
+    if len(path.read_text().split()) <= times:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(120)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_until_gone(pid: int) -> None:
+    end = time.monotonic() + 100
+    while alive(pid):
+        assert time.monotonic() < end, pid
+        time.sleep(0.01)
+
+
+def test_a_server_that_died_is_started_again(
+    fresh: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert processes.alone(print, "a") == 0
+    os.kill(server(), signal.SIGKILL)
+    assert processes.alone(print, "b") == 0
+    said = capsys.readouterr().err
+    assert said.count(" is gone: the process was killed by signal 9 (SIGKILL") == 1
+
+
+@pytest.mark.parametrize(("deaths", "code"), [(1, 0), (2, -9)])
+def test_work_whose_server_dies_is_begun_once_more_when_nothing_is_left_of_it(
+    deaths: int, code: int, fresh: None, tmp_path: Path
+) -> None:
+    assert processes.alone(count_and_kill_the_server, tmp_path / "pids", deaths) == code
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 2
+    for pid in pids:
+        wait_until_gone(pid)
+    assert processes.alone(print, "the next one") == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("raise ImportError('no room')", "cannot start: ImportError: no room"),
+        ("raise MemoryError", "cannot start: MemoryError"),
+        ("import os; os._exit(3)", "cannot start: the process ended with exit code 3"),
+        # as OpenBLAS does where it gets no threads
+        ("import signal; signal.raise_signal(signal.SIGINT)", r"killed by signal 2 \(SIGINT\)"),
+    ],
+)
+def test_a_server_that_cannot_import_is_an_error_and_no_hang(
+    module: str, said: str, fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "heavy.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(processes, "PRELOAD", ["heavy"])
+    with pytest.raises(NoProcess, match=said):
+        processes.alone(print, "never")
+
+
+def test_an_unknown_address_space_limit_is_not_told_and_a_known_one_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = command.limits
+    assert limits() == "" or "ulimit" in limits()
+    monkeypatch.setattr(command.resource, "getrlimit", lambda _: (2**30, 2**30))
+    assert "`ulimit -v` is 1048576 kB here: type `ulimit -v unlimited`" in limits()
+
+
+STUCK = """
+import ctypes, os, pathlib
+pathlib.Path(os.environ["PLACE"], "pid").write_text(str(os.getpid()))
+ctypes.PyDLL(None).sleep(120)  # Python runs nothing else meanwhile, as in a library's own loop
+"""
+
+CALLER = """
+import stuck_later
+from ilkd_bench.plumbing import processes
+
+processes.PRELOAD[:] = {preload}
+processes.alone(stuck_later.work)
+"""
+
+
+@pytest.mark.parametrize("when", ["while it imports", "while it works"])
+def test_whatever_they_are_at_server_and_work_end_with_their_caller(
+    when: str, tmp_path: Path
+) -> None:
+    imports = when == "while it imports"
+    (tmp_path / "stuck.py").write_text(STUCK)
+    (tmp_path / "stuck_later.py").write_text("def work():\n    import stuck\n")
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "caller.py").write_text(CALLER.format(preload=["stuck"] if imports else []))
+    environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "PLACE": str(tmp_path)}
+    environment["TMPDIR"] = str(tmp_path / "tmp")
+    caller = subprocess.Popen(
+        [sys.executable, str(tmp_path / "caller.py")], env=os.environ | environment
+    )
+    end = time.monotonic() + 100
+    while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text()):
+        assert time.monotonic() < end and caller.poll() is None
+        time.sleep(0.01)
+    caller.kill()
+    caller.wait()
+    wait_until_gone(int((tmp_path / "pid").read_text()))
+    if not imports:  # the server had time to tidy up
+        assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_work_takes_over_where_its_caller_is(
+    fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is now, not as it was when the server was started."""
+    processes.alone(print, "started")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAID", "later")
+    monkeypatch.setattr(sys, "argv", ["changed"])
+    assert processes.alone(tell_where) == 0
+    assert (tmp_path / "told").read_text() == "later ['changed']"
+
+
+def tell_where() -> None:
+    Path("told").write_text(f"{os.environ['SAID']} {sys.argv}")
+
+
+def test_no_process_can_be_forked_is_told(
+    fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "forkless.py").write_text(
+        "import os\ndef fork():\n    raise OSError(11, 'Resource temporarily unavailable')\n"
+        "os.fork = fork\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(processes, "PRELOAD", ["forkless"])
+    with pytest.raises(NoProcess, match="no process can be forked: Resource temporarily unav"):
+        processes.alone(print, "never")
+
+
+# --------------------------------------------------------------------------- the temporary folder
+
+
+def note_temporary_folder(path: Path) -> None:
+    path.write_text(tempfile.mkdtemp())
+
+
+def test_what_work_puts_into_the_temporary_folder_goes_with_the_server(
+    fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its end, or, where it was killed, when the next one begins."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    processes.alone(note_temporary_folder, tmp_path / "note")
+    left = Path((tmp_path / "note").read_text())
+    assert left.is_dir() and left.parent.name.startswith(fork_server.PREFIX)
+    os.kill(server(), signal.SIGKILL)
+    processes.alone(print, "next")
+    assert not left.parent.exists()
+
+
+def test_only_dead_servers_folders_are_removed(tmp_path: Path) -> None:
+    dead, alive, foreign, elsewhere = (tmp_path / f"{fork_server.PREFIX}{n}" for n in "abcd")
+    for folder in (dead, alive, foreign):
+        (folder / "sub").mkdir(parents=True)
+    for folder in (dead, alive):
+        (folder / fork_server.LOCK).touch()
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / fork_server.LOCK).touch()
+    elsewhere.symlink_to(target)
+    with (alive / fork_server.LOCK).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        fork_server.remove_dead(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([alive, foreign, elsewhere, target])
+    assert (target / fork_server.LOCK).exists() and (foreign / "sub").exists()
+
+
+def test_a_temporary_folder_too_long_for_sockets_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * fork_server.LONGEST)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with fork_server.temporary_folder():
+        with socket.socket(socket.AF_UNIX) as listener:
+            name = "pymp-12345678/listener-12345678"
+            (Path(tempfile.gettempdir()) / name).parent.mkdir()
+            listener.bind(str(Path(tempfile.gettempdir()) / name))
+        folder = Path(tempfile.gettempdir())
+    assert not folder.exists() and list(long.iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,15 @@ def test_the_student_is_saved_with_its_labels(tmp_path: Path) -> None:
     assert stored.keys() == method.state_dict().keys()
     for name, value in method.state_dict().items():
         assert torch.equal(stored[name], value)
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_a_stored_student_has_the_permissions_of_any_other_file(umask: int, tmp_path: Path) -> None:
+    method = toys.method("rail_l", toys.spec(2), toys.spec(4))
+    before = os.umask(umask)
+    try:
+        evaluation.save_student(tmp_path, toys.model(), method)
+    finally:
+        os.umask(before)
+    found = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in found} == {0o666 & ~umask}
