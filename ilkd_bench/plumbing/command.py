@@ -111,14 +111,13 @@ def home(path: str) -> str:
 
 
 def folder(typed: str) -> Path:
-    """Return the value of an option that names a folder or file.
-
-    Raises:
-        BadInput: it is empty, or in the home folder of nobody.
-    """
+    """Return the value of an option that names a folder or file."""
     if not typed:
-        raise BadInput("a folder or file has no name: a path is left out, or not empty")
-    return Path(home(typed))
+        raise argparse.ArgumentTypeError("a path is not empty; leave the option out")
+    try:
+        return Path(home(typed))
+    except BadInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def nearest(wrong: str, allowed: Iterable[str]) -> str:

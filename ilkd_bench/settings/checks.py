@@ -176,6 +176,11 @@ ARGUMENTS: dict[str, TypeAdapter[Any]] = {
 """Arguments of what constructs our models that mean the same in all of them."""
 
 
+def shown(value: Any) -> str:
+    """Return a value as it is typed."""
+    return "null" if value is None else str(value)
+
+
 def arguments(settings: Any) -> Any:
     """Check those of `ARGUMENTS` that the settings of one of our models have."""
     ours = isinstance(settings, dict) and str(settings.get("_target_")).startswith("ilkd_bench.")
@@ -187,7 +192,7 @@ def arguments(settings: Any) -> Any:
             known[key] = ARGUMENTS[key].validate_python(settings[key])
         except ValidationError as error:
             first = error.errors()[0]
-            told = {"key": key, "value": str(settings[key]), "what": first["msg"]}
+            told = {"key": key, "value": shown(settings[key]), "what": first["msg"]}
             raise PydanticCustomError("argument", "{key}={value}: {what}", told) from error
     return settings | known
 
@@ -218,7 +223,7 @@ def refusal(error: ValidationError, *above: str) -> BadInput:
         return BadInput(f"{key} is missing: the YAML of the group must have it")
     if first["type"] == "extra_forbidden":
         return BadInput(f"{key} is no setting, so it would have no effect")
-    found = "null" if first["input"] is None else first["input"]
+    found = shown(first["input"])
     if first["type"] == "allowed":
         return BadInput(f"{key}={found}: {first['msg']}")
     if first["type"] == "argument":

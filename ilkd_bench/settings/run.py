@@ -290,7 +290,7 @@ class Run(Science):
     def but(self, **changes: Any) -> Run:
         """Return a copy with other values, which are taken as checked."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        run = type(self).model_construct(**fields | changes)
+        run = type(self).model_construct(self.model_fields_set, **fields | changes)
         if "essence" in vars(self) and not changes.keys() & DATA:
             vars(run)["essence"] = self.essence
         return run

@@ -18,7 +18,8 @@ from omegaconf import OmegaConf
 from ilkd_bench.data import tasks
 from ilkd_bench.jobs import plan as planning
 from ilkd_bench.jobs.job import Job
-from ilkd_bench.plumbing.command import quoted, run_line, setting
+from ilkd_bench.plumbing.command import run_line, setting
+from ilkd_bench.plumbing.text import word as quoted
 from ilkd_bench.settings import plugins
 from ilkd_bench.types import BadInput
 

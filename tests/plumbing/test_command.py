@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 import made
 import pytest
 
+from ilkd_bench.__main__ import VERBS
 from ilkd_bench.comparison import results
 from ilkd_bench.jobs import plan, planned, sweep
 from ilkd_bench.plumbing import command
@@ -62,6 +64,26 @@ def typed(line: str) -> list[str]:
 def after(marker: str, text: str) -> str:
     """Return what follows a marker in a message, which is its last line."""
     return text.partition(marker)[2].partition("\n")[0]
+
+
+# ------------------------------------------------------------------------------------------ folders
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"run"}))
+def test_a_tilde_is_the_home_folder_in_every_option_of_a_verb(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--results-dir=~/r`, which a shell leaves as it is."""
+    monkeypatch.setenv("HOME", "/home of/me")
+    module = importlib.import_module(f"ilkd_bench.{verb}")
+    parser = module._parser() if hasattr(module, "_parser") else command.parser(verb, "")
+    assert [a.dest for a in parser._actions if a.type is Path] == []
+    options = [a for a in parser._actions if a.dest == "out" or a.dest.endswith("dir")]
+    assert options
+    for option in options:
+        assert option.type is not None
+        assert str(option.type("~/r")) == "/home of/me/r"
+        assert str(option.type("r/~")) == "r/~"
 
 
 # ------------------------------------------------------------------------------------ lines to type
