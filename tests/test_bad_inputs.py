@@ -474,7 +474,6 @@ def test_other_commands_refuse_too(words: str, part: str, refused: Callable[...,
 
 
 @pytest.mark.parametrize(("words", "part"), LATER, ids=lambda v: v[:50])
-@pytest.mark.xfail(reason="checked before training", strict=False)
 @pytest.mark.runs
 def test_what_models_and_rows_forbid_is_refused(
     words: str, part: str, refused: Callable[..., str]

@@ -102,13 +102,11 @@ def keep(hf: PreTrainedModel, numbers: Sequence[int]) -> None:
     hf.config.num_hidden_layers = len(kept)
 
 
-def _check_numbers(numbers: Sequence[int], layers: int) -> None:
+def _check_numbers(numbers: Sequence[int], layers: int, name: str = "layers ") -> None:
     given = list(numbers) if isinstance(numbers, list | tuple) else []
     possible = [n for n in given if type(n) is int and 1 <= n <= layers]
     if not possible or len(set(possible)) != len(given):
-        raise BadInput(
-            f"layers {given or numbers}: allowed are distinct numbers from 1 to {layers}"
-        )
+        raise BadInput(f"{name}{given or numbers}: allowed are distinct numbers from 1 to {layers}")
 
 
 def check_copy(student: PreTrainedModel, teacher: PreTrainedModel, layers: Sequence[int]) -> None:
@@ -124,7 +122,7 @@ def check_copy(student: PreTrainedModel, teacher: PreTrainedModel, layers: Seque
             f"student.teacher_layers={layers} copies layers, and {reason} "
             "(student.teacher_layers=null starts the student by itself)"
         ) from reason
-    _check_numbers(layers, depths[1])
+    _check_numbers(layers, depths[1], "student.teacher_layers=")
     depth = depths[0]
     if len(layers) != depth:
         raise BadInput(f"student.teacher_layers={list(layers)}: the student has {depth} layers")
