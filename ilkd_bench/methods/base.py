@@ -90,8 +90,12 @@ def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """
     if not any(type(value) is type(choice) and value == choice for choice in allowed):
         choices = ", ".join(str(choice) for choice in allowed)
-        raise BadInput(f"method.{name}={value} is not one of: {choices}")
+        raise BadInput(f"method.{name}={_shown(value)} is not one of: {choices}")
     return value
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else str(value)
 
 
 def positive(
@@ -109,7 +113,7 @@ def positive(
     kind = "a whole number" if whole else "a number"
     bound = f"of at least {least:g}" if least > 0 else "above 0"
     upper = f" and at most {most:g}" if is_number and value > most else ""
-    raise BadInput(f"method.{name}={value}: allowed is {kind} {bound}{upper}")
+    raise BadInput(f"method.{name}={_shown(value)}: allowed is {kind} {bound}{upper}")
 
 
 def temperature_of(name: str, value: Any, *, least: float = 0.01) -> float:
