@@ -27,7 +27,8 @@ sys.argv = ["ilkd-bench", *sys.argv[1:]]
 try:
     runpy.run_module("ilkd_bench", run_name="__main__")
 finally:
-    print("PEAK", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print("USED", used.ru_maxrss, used.ru_utime + used.ru_stime, file=sys.stderr)
 """
 
 
@@ -118,14 +119,15 @@ def _write(folder: Path, config: dict[str, Any], draw: random.Random) -> None:
 
 
 def measure(folder: Path, verb: str) -> dict[str, Any]:
-    """Run a verb in a process of its own; return its seconds and its peak memory in MB."""
+    """Run a verb in a process of its own; return its seconds, of the processor too, and its MB."""
     words = [sys.executable, "-c", MEASURED, verb, "--results-dir", str(folder)]
     started = time.perf_counter()
     ended = subprocess.run(words, cwd=HERE, capture_output=True, text=True, check=False)
     took = time.perf_counter() - started
     if ended.returncode:
         raise RuntimeError(ended.stderr)
-    return {"verb": verb, "seconds": took, "mb": int(ended.stderr.rpartition("PEAK")[2]) / 1e3}
+    memory, busy = map(float, ended.stderr.rpartition("USED")[2].split())
+    return {"verb": verb, "seconds": took, "busy": busy, "mb": memory / 1e3}
 
 
 def main() -> None:
@@ -138,7 +140,11 @@ def main() -> None:
         fill(args.folder, args.records)
     for verb in args.verbs:
         result = measure(args.folder, verb)
-        print(f"{verb:<8} {result['seconds']:6.1f} s {result['mb']:8.0f} MB", flush=True)
+        print(
+            f"{verb:<8} {result['seconds']:6.1f} s ({result['busy']:.1f} s of the processor) "
+            f"{result['mb']:6.0f} MB",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

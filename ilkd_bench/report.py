@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ilkd_bench.comparison.results import load
 from ilkd_bench.plumbing import command, files
+from ilkd_bench.plumbing.logs import terminal_lines
 from ilkd_bench.reporting.page.page import page
 
 
@@ -19,6 +20,8 @@ def main(argv: Sequence[str]) -> int:
     """Write the report; return the exit code."""
     args = command.parser("report", "Write all results as one HTML page.").parse_args(argv)
     path = args.results_dir / "report" / "index.html"
-    files.write_text(path, page(load(args.results_dir)))
+    with terminal_lines():
+        results = load(args.results_dir)
+    files.write_text(path, page(results))
     command.say(f"report: {path}")
     return 0

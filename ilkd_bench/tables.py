@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from ilkd_bench.comparison.results import load
 from ilkd_bench.plumbing import command
+from ilkd_bench.plumbing.logs import terminal_lines
 from ilkd_bench.reporting.tables import paper_tables, papers
 from ilkd_bench.reporting.tables.grid import markdown
 from ilkd_bench.reporting.tables.write import write
@@ -35,7 +36,8 @@ def main(argv: Sequence[str]) -> int:
     if args.table is not None and args.table not in of_papers:
         raise BadInput(f"--table {args.table} is unknown: {', '.join(of_papers)}")
     tables = {name: table.of_pair(args.teacher, args.student) for name, table in of_papers.items()}
-    results = load(args.results_dir)
+    with terminal_lines():
+        results = load(args.results_dir)
     overview, written = write(results, tables.values())
     folder = args.results_dir / "tables"
     if args.table is not None:

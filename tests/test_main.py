@@ -37,6 +37,8 @@ def test_the_verbs_are_the_modules_at_the_top() -> None:
     assert set(script.VERBS) == modules and len(modules) == 10
     for verb in modules:
         assert callable(import_module(f"ilkd_bench.{verb}").main)
+        head, begin, _ = (PACKAGE / f"{verb}.py").read_text().partition(f'begin("{verb}")')
+        assert begin and "\nimport " not in head and "\nfrom ilkd_bench" not in head, verb
 
 
 def test_the_installed_script_is_this_one() -> None:

@@ -315,7 +315,7 @@ def check_writable(key: str, folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".writable") as file:
+        with tempfile.TemporaryFile(dir=folder) as file:  # without a name: a kill leaves nothing
             file.write(b"x")
             file.flush()
             os.fsync(file.fileno())

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ilkd_bench.plumbing.interrupts import exit_code, terminable
+from ilkd_bench.plumbing.interrupts import exit_code, ignore, terminable
 from ilkd_bench.plumbing.text import block, word
 from ilkd_bench.types import BadInput
 
@@ -217,8 +217,10 @@ def cli(main: Main, argv: Sequence[str] | None = None) -> NoReturn:
         complain(f"{named(error)}{limits()}")
         code = 2
     except KeyboardInterrupt as interrupt:  # OpenBLAS sends one where it gets no threads
+        ignore()
         complain(f"stopped{limits()}")
         code = exit_code(interrupt)
+    ignore()
     sys.exit(code)
 
 

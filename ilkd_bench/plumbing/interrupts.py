@@ -31,6 +31,12 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def ignore() -> None:
+    """Hear of no interrupt any more: the process is about to end."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def exit_code(interrupt: KeyboardInterrupt) -> int:
     """Return what a command that was stopped exits with."""
     number = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT

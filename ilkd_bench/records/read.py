@@ -40,13 +40,23 @@ def record_of(content: dict[str, Any], folder: str = "") -> Record:
             kind = Done
             content = {"scores": None, "monitor": None} | content  # what is missing is a flaw
         known = {"config": config, "identity": run_id(config), "folder": folder, "mark": ""}
-        return kind.model_validate(content | known)
+        return _slim(kind.model_validate(content | known))
     except ValidationError as error:
         raise Damaged(_sentence(error)) from error
     except PydanticCustomError as flaw:
         raise Damaged(flaw.message()) from flaw
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise Damaged(f"it is not whole ({type(error).__name__}: {error})") from error
+
+
+_FIELDS: dict[frozenset[str], set[str]] = {}
+
+
+def _slim(record: Record) -> Record:
+    """Return the record, its set of given fields shared with others: it takes 2 kB."""
+    fields = _FIELDS.setdefault(frozenset(record.model_fields_set), record.model_fields_set)
+    object.__setattr__(record, "__pydantic_fields_set__", fields)
+    return record
 
 
 def _sentence(error: ValidationError) -> str:
@@ -120,8 +130,8 @@ def load_some(folders: Iterable[Path], results_dir: Path) -> Stored:
     return Stored(_marked([r for r in records if r.folder in counting]), sorted(flaws))
 
 
-SHARED = ("versions", "data", "parameters", "git", "teacher")
-"""What many records have in common besides their settings."""
+OWN = ("scores", "seconds", "config", "argv")
+"""What no two records have in common as a whole; versions, data and the like many have."""
 
 
 def _sharing(content: dict[str, Any], shared: dict[bytes, Any]) -> dict[str, Any]:
@@ -132,15 +142,17 @@ def _sharing(content: dict[str, Any], shared: dict[bytes, Any]) -> dict[str, Any
     """
 
     def known(value: Any) -> Any:
+        if isinstance(value, str):
+            return sys.intern(value)
         kept = isinstance(value, dict | list)
         return shared.setdefault(marshal.dumps(value, 2), value) if kept else value
 
-    changes: dict[str, Any] = {key: known(content[key]) for key in SHARED if key in content}
+    shares = {key: known(value) for key, value in content.items() if key not in OWN}
     if isinstance(content.get("config"), dict):
-        changes["config"] = {sys.intern(k): known(v) for k, v in content["config"].items()}
+        shares["config"] = {sys.intern(k): known(v) for k, v in content["config"].items()}
     if isinstance(content.get("argv"), list):
-        changes["argv"] = [sys.intern(w) if type(w) is str else w for w in content["argv"]]
-    return content | changes
+        shares["argv"] = list(map(known, content["argv"]))
+    return content | shares
 
 
 def _usable(content: dict[str, Any], folder: str) -> Record:

@@ -34,8 +34,9 @@ def kept_for_resume(folder: Path, snapshots: Path | None = None) -> Iterator[Non
         snapshots: a folder with the weights of earlier epochs. Where one of them, or a checkpoint,
             is damaged, the training starts again.
     """
-    paths = list(folder.glob("*.ckpt"))
-    if not all(map(_whole, paths)) or not all(_have(snapshots, path) for path in paths):
+    paths = sorted(folder.glob("*.ckpt"), key=lambda path: (len(path.stem), path.stem))
+    ends = [path for path in paths if not path.stem.endswith("best")]  # of phases, in their order
+    if not all(map(_whole, paths)) or (ends and not _have(snapshots, ends[-1])):
         log.warning("the checkpoints in %s are damaged: the training starts again", folder)
         remove_folder(folder)
     try:

@@ -17,8 +17,9 @@ from ilkd_bench.data.tasks import Task, TextRows
 from ilkd_bench.data.tokens import encode, tokenizer_fingerprint
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.build import checkpoint, seeded
-from ilkd_bench.models.layers import PROJECTIONS, check_copy, watched
+from ilkd_bench.models.layers import PROJECTIONS, check_copy
 from ilkd_bench.models.model import Model
+from ilkd_bench.models.support import check_needs
 from ilkd_bench.models.tokenizer_check import check_texts
 from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.settings.run import Run
@@ -122,17 +123,18 @@ def matched(run: Run, student: Model, teacher: LiveTeacher) -> tuple[Method, lis
         check_copy(student.hf, teacher.model.hf, run.student.teacher_layers)
     method = build_method(run, student, teacher)
     phases = method.phases(run.epochs)
-    inside = _inside(phases)
-    with watched(student.hf, inside), watched(teacher.model.hf, inside):  # Incompatible now
-        pass
+    for whose, model in (("the student", student), ("the teacher", teacher.model)):
+        if inside := _inside(phases):
+            with seeded(run.seed):  # nothing is drawn that a training would miss
+                check_needs(model, inside, whose)
     check_bank(run, phases)
     check_compile(run, phases)
     return method, phases
 
 
 def _inside(phases: Sequence[Phase]) -> frozenset[str]:
-    """Return what phases need that layers keep to themselves."""
-    return frozenset().union(*(phase.needs for phase in phases)) & PROJECTIONS.keys()
+    """Return what phases need that not every architecture shows."""
+    return frozenset().union(*(phase.needs for phase in phases)) & {"attention", *PROJECTIONS}
 
 
 def meet_rows(
@@ -220,7 +222,7 @@ def check_compile(run: Run, phases: Sequence[Phase]) -> None:
     Raises:
         BadInput: that is so.
     """
-    inside = _inside(phases)
+    inside = _inside(phases) & PROJECTIONS.keys()
     if run.compile and inside:
         raise BadInput(
             f"compile=true: method={run.method.name} needs {', '.join(sorted(inside))} "

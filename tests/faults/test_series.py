@@ -54,7 +54,10 @@ FEW: dict[Kill, int] = {
 CHAIN = ("sweep", "server", "run")
 """Each starts the next."""
 
-CODES = {0, 1, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGINT}
+CODES = {
+    *(0, 1, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGINT),
+    *(-signal.SIGTERM, -signal.SIGINT),  # as the interpreter ends
+}
 
 
 @dataclass

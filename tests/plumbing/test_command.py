@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +28,17 @@ from ilkd_bench.reporting.page import missing
 from ilkd_bench.reporting.tables import paper_tables, papers
 from ilkd_bench.students import inspect, load, select
 from ilkd_bench.types import BadInput
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """The end of a command hears of no interrupt; here it is not the end of the process."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
 
 HARD = [
     "method=glob(rail*)",

@@ -6,6 +6,7 @@ A sample of what `python tests/records/test_hostile.py [SEED [CASES]]` tries at 
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -13,8 +14,10 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import made
 import pytest
@@ -22,9 +25,12 @@ import toys
 
 from ilkd_bench import dashboard, export, figures, report, runs, submit, tables
 from ilkd_bench.jobs import best_setting
+from ilkd_bench.jobs.job import _attempt, _earlier
 from ilkd_bench.records import retention
 from ilkd_bench.records.read import load_records, read_record
+from ilkd_bench.reporting.figures import data
 from ilkd_bench.settings import identity
+from ilkd_bench.settings.run import Run
 from ilkd_bench.students import select
 from ilkd_bench.types import BadInput
 
@@ -42,9 +48,14 @@ GONE = object()
 """In place of a value: its key is not there."""
 
 
+@cache
+def run() -> Run:
+    return toys.run("task=mrpc", "teacher=bert_base", "student=bert_6", "method=pkd")
+
+
 def whole(seed: int = 0, method: str = "pkd") -> dict[str, Any]:
     """A record as full as those of runs."""
-    task = toys.run("task=mrpc", "teacher=bert_base", "student=bert_6").task
+    task = run().task
     record = made.record(
         method, "mrpc", seed, 0.7 + seed / 100, teacher="bert_base", student="bert_6"
     )
@@ -121,6 +132,14 @@ CSVS = {
 }
 
 
+READ_BY: dict[str, tuple[Callable[..., Any], ...]] = {
+    "history.csv": (data.curves, data.layers),
+    "analysis/similarity.csv": (data.cka, data.distance),
+    "analysis/attention.csv": (data.attention,),
+    "analysis/pca.csv": (data.pca,),
+}
+
+
 def results(root: Path) -> Path:
     """A folder with three whole runs and all that a run leaves; returns the folder of one."""
     items = [whole(0), whole(1), whole(0, "vanilla")]
@@ -141,9 +160,8 @@ def readers(root: Path, folder: Path) -> dict[str, Callable[[], Any]]:
     out = root.parent / "out"
 
     def best() -> Any:
-        run = toys.run("task=mrpc", "teacher=bert_base", "student=bert_6", "method=pkd")
         with contextlib.suppress(BadInput):
-            best_setting.best(run.but(data={}, results_dir=str(root)), ["lr"])
+            best_setting.Records().best(run().but(data={}, results_dir=str(root)), ["lr"])
 
     return {
         "read": lambda: read_record(folder),
@@ -207,12 +225,172 @@ def try_one(root: Path, path: tuple[Any, ...], new: Any, names: Any = None) -> l
     return survive(root, folder, names)
 
 
-@pytest.mark.parametrize("case", mutations(random.Random(0), 12), ids=lambda c: repr(c)[:60])
+QUICK = ("read", "load", "tidy of a neighbour", "lr=best", "runs", "runs as json", "analyse")
+
+
+@pytest.mark.parametrize("case", mutations(random.Random(0), 25), ids=lambda c: repr(c)[:60])
 def test_a_record_of_anything_ends_no_command(case: Any, tmp_path: Path) -> None:
-    failures = try_one(
-        tmp_path / "results", *case, names=set(readers(tmp_path, tmp_path)) - {"figures"}
+    assert try_one(tmp_path / "results", *case, (*QUICK, "export", "submit")) == []
+
+
+@pytest.mark.parametrize("case", mutations(random.Random(1), 1), ids=lambda c: repr(c)[:60])
+def test_nor_one_that_compares(case: Any, tmp_path: Path) -> None:
+    assert try_one(tmp_path / "results", *case, ("tables", "report", "dashboard")) == []
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("case", mutations(random.Random(2), 40), ids=lambda c: repr(c)[:60])
+def test_nor_any_other(case: Any, tmp_path: Path) -> None:
+    assert try_one(tmp_path / "results", *case) == []
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def _link(path: Path) -> None:
+    other = path.with_name("elsewhere.json")
+    other.write_text(json.dumps(whole()))
+    path.symlink_to(other)
+
+
+def _large(path: Path) -> None:
+    path.write_text(json.dumps(whole()))
+    os.truncate(path, 51 * 2**20)
+
+
+PLACES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "folder": (Path.mkdir, "it is a folder"),
+    "loop": (_loop, "it is a link"),
+    "link": (_link, "it is a link"),
+    "pipe": (os.mkfifo, "it is a pipe"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "it is a link"),
+    "large": (_large, "it has more than 50 MB"),
+    "bytes": (lambda path: path.write_bytes(b'{"id": "\xff\xfe"}'), "it is no JSON"),
+    "digits": (lambda path: path.write_text("[" + "9" * 5_000 + "]"), "it is no JSON"),
+    "deep": (lambda path: path.write_text("[" * 900 + "]" * 900), "levels lie within"),
+    "deeper": (lambda path: path.write_text("[" * 10**5), "it is no JSON"),
+}
+"""What may stand in the place of a record, and what is said of it."""
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_what_is_no_record_is_named_and_left_out(kind: str, tmp_path: Path) -> None:
+    root = tmp_path / "results"
+    folder = results(root)
+    (folder / "record.json").unlink()
+    make, said = PLACES[kind]
+    make(folder / "record.json")
+    stored = load_records(root)
+    assert len(stored.records) == 2
+    (flaw,) = stored.flaws
+    assert flaw.startswith(f"runs/mrpc/bert_base-bert_6/pkd/{folder.name}: not used, ")
+    assert said in flaw
+    assert survive(root, folder, (*QUICK, "export", "submit")) == []
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
+def test_a_record_that_cannot_be_read_is_named_and_never_replaced(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "results"
+    folder = results(root)
+    before = (folder / "record.json").read_bytes()
+    open_ = os.open
+
+    def refuse(path: Any, *given: Any, **more: Any) -> int:
+        if str(path) == str(folder / "record.json"):
+            raise OSError(number, os.strerror(number), str(path))
+        return open_(path, *given, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    stored = load_records(root)
+    assert len(stored.records) == 2 and os.strerror(number) in stored.flaws[0]
+    assert survive(root, folder, QUICK) == []
+    job = Mock(folder=folder, run=Mock(force=False))
+    with pytest.raises(OSError, match="its record cannot be read"):
+        _attempt(job)
+    monkeypatch.undo()
+    assert (folder / "record.json").read_bytes() == before
+
+
+def test_a_damaged_record_is_set_aside_and_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "record.json").write_text("{")
+    assert _earlier(tmp_path) is None
+    assert not (tmp_path / "record.json").exists()
+    assert (tmp_path / "record-1.json").read_text() == "{"
+
+
+# --------------------------------------------------------------------------- the files beside it
+
+
+def damaged_text(text: str, draw: random.Random) -> bytes:
+    """A CSV with something else in one of its cells, cut off, or no text at all."""
+    rows = [row.split(",") for row in text.splitlines()]
+    kind = draw.randrange(6)
+    if kind == 0:
+        return text.encode()[: draw.randrange(len(text))]
+    if kind == 1:
+        return bytes(draw.randrange(256) for _ in range(200))
+    row = rows[draw.randrange(len(rows))]
+    row[draw.randrange(len(row))] = draw.choice(
+        ["text", "", "-1", "0.5", "1e400", "nan", "inf", "9" * 400, '"', "\x1b[2J", "1 2 x", "=A1"]
     )
-    assert failures == []
+    return "\n".join(",".join(row) for row in rows).encode()
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", CSVS)
+def test_the_numbers_of_a_figure_are_numbers_or_the_figure_is_left_out(
+    name: str, seed: int, tmp_path: Path
+) -> None:
+    root = tmp_path / "results"
+    folder = results(root)
+    (folder / name).write_bytes(damaged_text(CSVS[name], random.Random(seed)))
+    records = load_records(root).records
+    for prepare in READ_BY[name]:
+        with contextlib.suppress(BadInput):
+            prepare(root, records)
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", CSVS)
+def test_a_damaged_file_leaves_its_figure_out_and_no_more(
+    name: str, seed: int, tmp_path: Path
+) -> None:
+    root = tmp_path / "results"
+    folder = results(root)
+    (folder / name).write_bytes(damaged_text(CSVS[name], random.Random(seed)))
+    assert survive(root, folder, ("figures",)) == []
+    assert (root / "figures/time.svg").is_file() and (root / "figures/seeds.svg").is_file()
+
+
+@pytest.mark.parametrize("name", CSVS)
+def test_a_pipe_in_a_figure_s_place_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    folder = results(tmp_path)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    records = load_records(tmp_path).records
+    for prepare in READ_BY[name]:
+        with pytest.raises(BadInput, match="it is a pipe"):
+            prepare(tmp_path, records)
+
+
+def test_nor_is_one_among_the_predictions_or_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = results(tmp_path)
+    (tmp_path / "figures").mkdir()
+    for path in (
+        folder / "predictions/dev.parquet",
+        folder / "error.txt",
+        tmp_path / "figures/x.svg",
+    ):
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+    assert report.main(["--results-dir", str(tmp_path)]) == 0
+    assert "not used, the predictions are damaged" in capsys.readouterr().err
 
 
 if __name__ == "__main__":

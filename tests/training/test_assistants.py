@@ -72,7 +72,9 @@ def test_other_values_are_bad_input(wrong: Any) -> None:
 
 
 def plan(folder: Path, *words: str) -> Any:
-    (job,) = planning.plan(toys.small(folder, *CHAIN, *words))
+    typed = {word.partition("=")[0] for word in words}
+    chain = [word for word in CHAIN if word.partition("=")[0] not in typed]
+    (job,) = planning.plan(toys.small(folder, *chain, *words))
     return job
 
 

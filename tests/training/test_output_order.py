@@ -14,6 +14,7 @@ import torch
 import toys
 from transformers import BertConfig, BertForSequenceClassification
 
+from ilkd_bench.data import tasks
 from ilkd_bench.data.batches import Split
 from ilkd_bench.data.tasks import Task
 from ilkd_bench.models import build
@@ -206,9 +207,9 @@ def prepared(folder: Path, model: Path, *words: str) -> dict[str, Any]:
         *(f"student=bert_2 student.path={model} student.keep_layers=null method=vanilla").split(),
         *(f"teacher.checkpoint={model} cache_dir={folder / 'cache'} max_length=16").split(),
         *("trainer.accelerator=cpu", "task.hidden=[]", *words),
-        data={"train": "t", "dev": "d"},
     )
-    return train.prepare(run).facts
+    data = tasks.fingerprints(run.task, FOUR, run.cache)
+    return train.prepare(run.but(data=data)).facts
 
 
 RIGHT = ["north", "south", "east", "west"]
