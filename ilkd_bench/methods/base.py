@@ -82,11 +82,6 @@ class Method(nn.Module):
         raise NotImplementedError
 
 
-def shown(value: Any) -> str:
-    """Return a setting as it is typed."""
-    return "null" if value is None else str(value)
-
-
 def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """Return `value` if it is allowed; 1 and true are not the same.
 
@@ -95,8 +90,12 @@ def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """
     if not any(type(value) is type(choice) and value == choice for choice in allowed):
         choices = ", ".join(str(choice) for choice in allowed)
-        raise BadInput(f"method.{name}={shown(value)} is not one of: {choices}")
+        raise BadInput(f"method.{name}={_shown(value)} is not one of: {choices}")
     return value
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else str(value)
 
 
 def positive(
@@ -114,7 +113,7 @@ def positive(
     kind = "a whole number" if whole else "a number"
     bound = f"of at least {least:g}" if least > 0 else "above 0"
     upper = f" and at most {most:g}" if is_number and value > most else ""
-    raise BadInput(f"method.{name}={shown(value)}: allowed is {kind} {bound}{upper}")
+    raise BadInput(f"method.{name}={_shown(value)}: allowed is {kind} {bound}{upper}")
 
 
 def temperature_of(name: str, value: Any, *, least: float = 0.01) -> float:
@@ -161,7 +160,7 @@ def share_below_one(name: str, value: Any) -> Any:
         BadInput: it is not.
     """
     if positive(name, value) >= 1:
-        raise BadInput(f"method.{name}={shown(value)}: allowed is a number below 1")
+        raise BadInput(f"method.{name}={value}: allowed is a number below 1")
     return value
 
 

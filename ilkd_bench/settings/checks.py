@@ -181,6 +181,22 @@ def shown(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
+def finite(settings: Any, *path: str) -> None:
+    """Require that all numbers are finite, down to the last list.
+
+    Raises:
+        BadInput: one is not.
+    """
+    if isinstance(settings, float) and not math.isfinite(settings):
+        raise BadInput(f"{'.'.join(path)}={settings}: allowed are finite numbers")
+    if isinstance(settings, dict):
+        for key, value in settings.items():
+            finite(value, *path, str(key))
+    elif isinstance(settings, list):
+        for value in settings:
+            finite(value, *path)
+
+
 def arguments(settings: Any) -> Any:
     """Check those of `ARGUMENTS` that the settings of one of our models have."""
     ours = isinstance(settings, dict) and str(settings.get("_target_")).startswith("ilkd_bench.")

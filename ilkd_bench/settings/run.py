@@ -44,6 +44,7 @@ from ilkd_bench.settings.checks import (
     Text,
     TextOrNone,
     arguments,
+    finite,
     one_of,
     refusal,
     some_weight,
@@ -275,6 +276,7 @@ class Run(Science):
             run = cls(**config | {"task": task_of(config["task"])}, data=data or {})
         except ValidationError as error:
             raise refusal(error) from error
+        finite(config)
         if "train" not in run.task.splits:
             raise BadInput(
                 f"task={run.task.name} is for evaluation only: it has no training split. "
