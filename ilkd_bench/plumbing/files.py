@@ -188,17 +188,25 @@ def has_file(folder: Path, name: str) -> bool:
 
 
 def open_file(folder: Path, name: str) -> BufferedReader:
-    """Open a file inside a folder for reading (`require_file`).
+    """Open a file inside a folder for reading, if it is one and no link leads to it.
 
     Raises:
         FileNotFoundError: there is none.
-        OSError: it cannot be opened, or is no file.
+        OSError: it cannot be opened, or is no file; the message says what it is.
     """
-    path = require_file(folder, name)
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # it has become something else
+    if os.path.basename(name) != name:
+        require_file(folder, name)  # what lies between
+    path = os.path.join(folder, name)
+    try:
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    except OSError as error:
+        if error.errno in NO_FILE:
+            require_file(folder, name)  # says what it is
+        raise
+    kind = stat.S_IFMT(os.fstat(file.fileno()).st_mode)
+    if kind != stat.S_IFREG:
         file.close()
-        raise _refused(path, "it is no file any more")
+        raise _refused(folder / name, f"it is {KINDS.get(kind, 'no file')}")
     return file
 
 
@@ -210,10 +218,9 @@ def read_file(folder: Path, name: str, largest: int = LARGEST) -> bytes:
         OSError: it cannot be read, is no file, or is too large.
     """
     with open_file(folder, name) as file:
-        content = file.read(largest + 1)
-    if len(content) > largest:
-        raise _refused(folder / name, f"it has more than {largest >> 20} MB")
-    return content
+        if os.fstat(file.fileno()).st_size > largest:
+            raise _refused(folder / name, f"it has more than {largest >> 20} MB")
+        return file.read()
 
 
 def open_to_write(path: Path, mode: str) -> IO[str]:

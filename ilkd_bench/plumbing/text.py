@@ -54,7 +54,8 @@ def _typed(sign: str) -> str:
 # ------------------------------------------------------------------------------------------ tables
 
 FORMULA = re.compile(r"\s*[=@+\-]")
-NUMBER = re.compile(r"[-+\d.,;%() \[\]±†\u2013]*|[-+]?[\d.]+[eE][-+]?\d+")
+SIGNS = r"[±,;%†()\[\] \u2013]"
+NUMBER = re.compile(rf"(?:(?:--|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?)(?={SIGNS}|$)|{SIGNS})*")
 """What begins like a formula and is none: a number, or one with its interval."""
 
 
@@ -129,7 +130,7 @@ LONGEST = 48
 def file_name(text: str) -> str:
     """Return a name as a part of a file's name; what it cannot hold is replaced, with a hash."""
     name = re.sub(r"[^\w.+#-]", "_", text).strip(".")
-    if name == text and len(name.encode()) <= LONGEST:
+    if name and name == text and len(name.encode()) <= LONGEST:
         return name
     digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:8]
     short = name.encode()[:LONGEST].decode("utf-8", "ignore")
