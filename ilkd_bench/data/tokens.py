@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -103,12 +104,16 @@ def _tokenise(
 
 
 def _save(folder: Path, arrays: dict[str, np.ndarray]) -> None:
-    with files.folder_aside(folder) as aside:
-        for name, array in arrays.items():
-            np.save(aside / f"{name}.npy", array)
-        checksums = {name: _checksum(array) for name, array in arrays.items()}
-        files.write_json(aside / "meta.json", checksums)
-        if _load(folder) is None:  # else another run was first
+    with files.locked(folder, f"another run is writing {folder}"):
+        if _load(folder) is not None:  # another run was first
+            return
+        for dead in folder.parent.glob(f".{folder.name}.[0-9]*"):  # of runs that were killed here
+            shutil.rmtree(dead, ignore_errors=True)
+        with files.folder_aside(folder) as aside:
+            for name, array in arrays.items():
+                np.save(aside / f"{name}.npy", array)
+            checksums = {name: _checksum(array) for name, array in arrays.items()}
+            files.write_json(aside / "meta.json", checksums)
             files.put_folder(aside, folder)
 
 
