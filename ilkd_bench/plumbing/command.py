@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ilkd_bench.plumbing.interrupts import exit_code, ignore, terminable
+from ilkd_bench.plumbing.interrupts import again, exit_code, ignore, terminable
 from ilkd_bench.plumbing.text import block, word
 from ilkd_bench.types import BadInput
 
@@ -197,6 +197,7 @@ def cli(main: Main, argv: Sequence[str] | None = None) -> NoReturn:
     that the terminal's encoding lacks are printed as escapes.
     """
     _open_streams()
+    sys.unraisablehook = again
     code: Any = 0
     try:
         with terminable():

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
+
+LATER = 0.5
+"""Seconds until an interrupt that was dropped comes again."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -16,6 +22,20 @@ class Terminated(KeyboardInterrupt):
 def terminate(number: int, frame: FrameType | None) -> None:
     """Handle SIGTERM."""
     raise Terminated
+
+
+def again(lost: Any) -> None:
+    """Send an interrupt again that Python has dropped, as it does in `__del__` and in callbacks.
+
+    For `sys.unraisablehook`. It comes a little later, so that it does not arrive in here.
+    """
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        number = exit_code(lost.exc_value) - 128
+        later = threading.Timer(LATER, os.kill, (os.getpid(), number))
+        later.daemon = True
+        later.start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 @contextmanager

@@ -19,9 +19,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from typing import Any
 
-from ilkd_bench.plumbing import fork_server
+from ilkd_bench.plumbing import fork_server, interrupts
 from ilkd_bench.plumbing.command import complain, limits
-from ilkd_bench.plumbing.interrupts import terminate
 
 PRELOAD = ["ilkd_bench.training.train", "ilkd_bench.jobs.job"]
 """What the server imports before it forks."""
@@ -66,7 +65,8 @@ def alone(work: Callable[..., None], *arguments: Any) -> int:
 
 def _inside(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to everyone
-    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGTERM, interrupts.terminate)
+    sys.unraisablehook = interrupts.again
     try:
         work(*arguments)
     except KeyboardInterrupt:

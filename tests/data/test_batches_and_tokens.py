@@ -364,6 +364,15 @@ def test_a_cache_of_an_earlier_version_is_made_again_in_silence(
     assert '"files"' in meta.read_text() and not caplog.records
 
 
+def test_what_a_killed_run_was_writing_is_removed(tmp_path: Path) -> None:
+    texts = rows(["good film", "bad film"])
+    encode(texts, tokenizer(), max_length=16, cache_dir=tmp_path)
+    (folder,) = (path for path in (tmp_path / "tokens").iterdir() if path.is_dir())
+    folder.rename(folder.with_name(f".{folder.name}.123456789"))
+    encode(texts, tokenizer(), max_length=16, cache_dir=tmp_path)
+    assert [path for path in (tmp_path / "tokens").iterdir() if path.is_dir()] == [folder]
+
+
 def test_tokenizers_lengths_and_texts_are_never_mixed_up(tmp_path: Path) -> None:
     here = {"cache_dir": tmp_path}
     one, other = rows(["good film one two"]), rows(["one two good film"])

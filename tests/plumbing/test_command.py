@@ -31,8 +31,9 @@ from ilkd_bench.types import BadInput
 
 
 @pytest.fixture(autouse=True)
-def interruptible() -> Iterator[None]:
+def interruptible(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The end of a command hears of no interrupt; here it is not the end of the process."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
     yield

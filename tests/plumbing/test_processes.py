@@ -92,6 +92,38 @@ def test_an_interrupt_ends_the_job_first(number: signal.Signals, tmp_path: Path)
     assert told.read_text() == "terminated"
 
 
+class Slow:
+    """Something that takes long to be removed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __del__(self) -> None:
+        self.path.touch()
+        time.sleep(20)
+
+
+def linger_where_python_drops_errors(path: Path) -> None:
+    try:
+        slow = Slow(path.with_suffix(".begun"))
+        del slow
+        time.sleep(120)
+    except Terminated:
+        path.write_text("terminated")
+        raise
+
+
+def test_an_interrupt_that_python_drops_is_sent_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told = tmp_path / "told"
+    begun = told.with_suffix(".begun")
+    threading.Thread(target=send, args=(signal.SIGTERM, begun), daemon=True).start()
+    with pytest.raises(Terminated), terminable():
+        processes.alone(linger_where_python_drops_errors, told)
+    assert told.read_text() == "terminated" and "Traceback" not in capfd.readouterr().err
+
+
 def test_who_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "GRACE", 0.2)
     told = tmp_path / "told"
