@@ -69,19 +69,12 @@ def run(*overrides: str, data: dict[str, str] | None = None) -> Run:
 def small(folder: Path, *overrides: str) -> list[str]:
     """Command-line words of a shrunken run that writes below ``folder`` only."""
     where = f"results_dir={folder / 'results'}", f"cache_dir={folder / 'cache'}"
-    return shrunken(
-        *[word for word in where if key_of(word) not in map(key_of, overrides)], *overrides
-    )
+    return last(*SMALL, *where, *overrides)
 
 
-def shrunken(*overrides: str) -> list[str]:
-    """``SMALL`` with more words, which replace those of the same key."""
-    typed = set(map(key_of, overrides))
-    return [*(word for word in SMALL if key_of(word) not in typed), *overrides]
-
-
-def key_of(word: str) -> str:
-    return word.partition("=")[0]
+def last(*words: str) -> list[str]:
+    """Words of which the last one of each key counts: a command has each key once."""
+    return list({word.partition("=")[0]: word for word in words}.values())
 
 
 def write_record(folder: Path, content: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ import toys
 
 SWEEP = ("-m", *toys.SMALL, "method=vanilla,pkd", "seed=0,1")
 ONE_FAILS = ("-m", *toys.SMALL, "method=pro_kd,alp", "seed=0")  # pro_kd needs more than one epoch
-LONG = ("-m", *toys.shrunken("epochs=60", "patience=null", "method=vanilla", "seed=0,1"))
+LONG = ("-m", *toys.last(*toys.SMALL, "epochs=60", "patience=null", "method=vanilla", "seed=0,1"))
 LAUNCHERS = {
     "joblib": ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
     "ray": ("hydra/launcher=ray", "+hydra.launcher.ray.init.object_store_memory=null"),

@@ -45,7 +45,7 @@ def write_rows(folder: Path, *, count: int = 40, hidden: bool = False) -> Path:
 def own(folder: Path, teacher: Path, student: Path, *words: str) -> Job:
     """A run on own rows with the models of two folders."""
     (job,) = plan.plan(
-        [
+        toys.last(
             "task=custom",
             "task.hidden=[]",
             f"data_dir={folder / 'data'}",
@@ -64,7 +64,7 @@ def own(folder: Path, teacher: Path, student: Path, *words: str) -> Job:
             f"results_dir={folder / 'results'}",
             f"cache_dir={folder / 'cache'}",
             *words,
-        ]
+        )
     )
     return job
 
