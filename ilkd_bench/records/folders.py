@@ -22,12 +22,18 @@ RUN_FOLDER = ("task", "pair", "method", "run")
 
 
 def set_aside(folder: Path) -> None:
-    """Rename a run's record, if it has one, to the first free `record-<n>.json`."""
-    if os.path.lexists(folder / "record.json"):
+    """Rename a run's record, if it has one, to the first free `record-<n>.json`.
+
+    A link or a pipe in its place is no record, and removed.
+    """
+    path = folder / "record.json"
+    if path.is_symlink() or not (path.is_file() or path.is_dir()):
+        path.unlink(missing_ok=True)
+    else:
         number = 1
         while os.path.lexists(folder / f"record-{number}.json"):
             number += 1
-        os.replace(folder / "record.json", folder / f"record-{number}.json")
+        os.replace(path, folder / f"record-{number}.json")
 
 
 def run_folder(results_dir: Path, config: dict[str, Any], run_id: str) -> Path:

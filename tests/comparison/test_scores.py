@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
 import time
 from pathlib import Path
@@ -360,3 +361,62 @@ def test_ten_thousand_records_take_less_than_ten_seconds(tmp_path: Path) -> None
     assert dev["lr"] == learning_rates[-1] and dev["n"] == 100
     assert dev["mean"] == pytest.approx(0.599)
     assert seconds < 10
+
+
+# ----------------------------------------------------------- settings that some runs do not have
+
+
+def old_and_new(**changes: Any) -> list[dict[str, Any]]:
+    """Two seeds made before a method had a setting, and the same two made since."""
+    since = [record(seed=seed, dev=0.4 + seed / 10) for seed in range(2)]
+    before = []
+    for item in since:
+        config = item["config"] | {"method": dict(item["config"]["method"])}
+        del config["method"]["temperature"]
+        before.append(item | {"config": config | changes, "id": identity.run_id(config | changes)})
+    return [*before, *since]
+
+
+def test_runs_that_lack_a_setting_have_a_row_of_their_own(tmp_path: Path) -> None:
+    items = [*old_and_new(), *(record("vanilla", seed=seed, dev=0.5) for seed in range(2))]
+    results = made.load(tmp_path, items)
+    found = {(row.method, row.n) for row in scores.rows(results.summary)}
+    assert found == {("pkd", 2), ("pkd (no temperature)", 2), ("vanilla", 2)}
+    assert set(results.compared["n"]) == {2}
+
+
+SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"x": 1}, {"x": True}),
+    ({"x": "1"}, {"x": 1}),
+    ({"x": None}, {"x": "None"}),
+    ({"x": "[1, 2]"}, {"x": [1, 2]}),
+    ({"x": ["1"]}, {"x": [1]}),
+    ({"x": "1 y=2"}, {"x": 1, "y": 2}),
+    ({"x": {"y": 1}}, {"x.y": 1}),
+    ({"x": {}}, {}),
+    ({"x": ""}, {"x": None}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME, ids=repr)
+def test_different_settings_have_different_labels(one: Any, other: Any) -> None:
+    labels = [cells.place(record(changes=c)["config"])["method"] for c in (one, other)]
+    assert labels[0] != labels[1]
+
+
+@pytest.mark.parametrize("number", [2, 2.0])
+def test_equal_numbers_have_one_label(number: float) -> None:
+    assert cells.place(record(changes={"x": number})["config"])["method"] == "pkd (x=2)"
+
+
+def test_a_cell_never_counts_a_seed_twice_whatever_differs(tmp_path: Path) -> None:
+    """What assistants are made of stands in no label: it is told by a mark."""
+    items = []
+    for width in (1, 2):
+        parts = {"recipe": {}, "students": {"tiny3": {"width": width}}}
+        items += [record("takd", seed=seed, dev=0.5, assistants=parts) for seed in range(2)]
+    results = made.load(tmp_path, [*items, record("vanilla", seed=0), record("vanilla", seed=1)])
+    counts = {row.method: row.n for row in scores.rows(results.summary)}
+    assert len(counts) == 3 and set(counts.values()) == {2}
+    marked = [method for method in counts if method != "vanilla"]
+    assert all(re.fullmatch(r"takd #[0-9a-f]{6}", method) for method in marked)

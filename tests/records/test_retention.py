@@ -142,3 +142,11 @@ def test_room_is_for_what_stays_and_one_checkpoint(rule: str, cells: int, expect
 def test_room_is_unknown_where_a_size_is(tmp_path: Path) -> None:
     assert retention.room(runs(10, None), 1) is None
     assert retention.room([], 0) is None
+
+
+def test_the_tidying_removes_nothing_behind_a_link(tmp_path: Path) -> None:
+    mine = finished(tmp_path / "mine", 0.5, "all")
+    theirs = finished(tmp_path / "theirs", 0.9, "all", seed=1)
+    (theirs.parent / mine.name).symlink_to(mine)
+    retention.tidy(theirs, "best")
+    assert (mine / "student/model.safetensors").is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -438,3 +439,31 @@ def test_a_damaged_analysis_is_named(
     assert figures.main(["--results-dir", str(tmp_path), "--figure", "cka"]) == 2
     told = capsys.readouterr().err
     assert "similarity.csv" in told and "python -m ilkd_bench.analyse --force" in told
+
+
+@pytest.mark.parametrize("name", ["x/../../victim", "/etc/passwd", "..", "a" * 5_000, "x\x1b[2J\n"])
+def test_names_of_records_are_no_paths(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "deep/results"
+    items = [record("pkd", student=student) for student in (name, "small")]
+    for number, item in enumerate(items):
+        folder = root / f"runs/t/p/m/s{number}-{item['id']}"
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_text(json.dumps(item | {"seconds": {"train": 1.0}}))
+    assert figures.main(["--results-dir", str(root), "--figure", "time"]) == 0
+    assert len(list((root / "figures").glob("time--*.svg"))) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["deep"]
+    assert {path.name for path in root.iterdir()} == {"runs", "figures"}
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_one_damaged_history_leaves_its_figures_out_and_no_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path, "pkd", 0, history="epoch,loss/ce\nmany,0.5\n")
+    put(tmp_path, "pkd", 1, history="epoch,loss/ce\n1,0.5\n")
+    assert figures.main(["--results-dir", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert "seeds.svg" in told.out and "curves" not in told.out
+    assert "no figure curves: " in told.err and "there is text in its column epoch" in told.err

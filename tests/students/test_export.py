@@ -456,3 +456,65 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx, "NEEDED", ("json", "no_such_package"))
     with pytest.raises(BadInput, match=r"--onnx needs no_such_package: pip install .*\[onnx\]"):
         onnx.require()
+
+
+# --------------------------------------------------------------------- what a student's folder has
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "config.json", "vocab.txt", "tokenizer.json"]
+)
+def test_a_link_out_of_the_student_s_folder_is_not_followed(
+    name: str, tmp_path: Path, command: Callable[..., tuple]
+) -> None:
+    folder = made(tmp_path / "results", record())
+    secret = tmp_path / "secret"
+    path = folder / "student" / name
+    secret.write_bytes(path.read_bytes() if path.is_file() else b"secret")
+    path.unlink(missing_ok=True)
+    path.symlink_to(secret)
+    code, _, err = command("abc", f"{tmp_path}/hub")
+    assert code == 2 and ("it is a link" in err or "was not kept" in err)
+    assert not (tmp_path / "hub").exists()
+
+
+def test_nor_is_a_student_that_is_a_link(tmp_path: Path, command: Callable[..., tuple]) -> None:
+    folder = made(tmp_path / "results", record())
+    (folder / "student").rename(tmp_path / "elsewhere")
+    (folder / "student").symlink_to(tmp_path / "elsewhere")
+    assert command("abc", f"{tmp_path}/hub")[0] == 2
+    assert not (tmp_path / "hub").exists()
+
+
+def test_unknown_keys_and_paths_of_the_json_files_stay_at_home(
+    tmp_path: Path, command: Callable[..., tuple]
+) -> None:
+    folder = made(tmp_path / "results", record())
+    for name in ("config.json", "tokenizer_config.json", "tokenizer.json"):
+        path = folder / "student" / name
+        content = json.loads(path.read_text()) | {"my_notes": "secret words"}
+        if name != "tokenizer.json":
+            content |= {"hidden_act" if name == "config.json" else "errors": "/home/me/secret"}
+        path.write_text(json.dumps(content))
+    code, _, err = command("abc", f"{tmp_path}/hub")
+    assert code == 0, err
+    for path in (tmp_path / "hub").iterdir():
+        assert b"secret words" not in path.read_bytes() and b"/home/me" not in path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"parameters": {}}, {"seconds": {}}, {"examples_per_second": None}, {"data": {}}),
+        *({"config": {"task": PAIR | {"splits": 5}}}, {"best_epoch": []}),
+        {"teacher": {"dev": {"f1": "high", "n": 4}}},
+    ],
+    ids=repr,
+)
+def test_a_record_that_is_not_whole_gives_a_sentence(
+    changes: dict[str, Any], tmp_path: Path, command: Callable[..., tuple]
+) -> None:
+    made(tmp_path / "results", record(**changes))
+    code, _, err = command("abc", f"{tmp_path}/hub")
+    assert code in (0, 2) and "Traceback" not in err
+    assert (code == 0) == (tmp_path / "hub/README.md").is_file()
