@@ -37,13 +37,16 @@ from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.command import reason, run_line
 from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.plumbing.logs import hush, terminal_lines
+from ilkd_bench.plumbing.shared import Damaged
 from ilkd_bench.plumbing.terminal import track
+from ilkd_bench.plumbing.text import plain
 from ilkd_bench.records.record import Done, Record
 from ilkd_bench.settings import groups
-from ilkd_bench.settings.identity import model_fingerprint
+from ilkd_bench.settings.identity import model_fingerprint, reference
 from ilkd_bench.settings.run import Run
 from ilkd_bench.students import load
 from ilkd_bench.students.similarity import POOLINGS, Pooled, pca, similarity
+from ilkd_bench.teachers import finetuned
 from ilkd_bench.teachers.banked import BANKED
 from ilkd_bench.teachers.live import LiveTeacher, Teacher
 from ilkd_bench.training import inputs
@@ -231,8 +234,7 @@ def _teacher(record: Done, run: Run, places: Places) -> LiveTeacher:
 
 
 def _fingerprint(typed: str, places: Places) -> str:
-    path, _, revision = typed.partition("@")
-    return model_fingerprint(path, revision or None, places.cache)
+    return model_fingerprint(*reference(typed), places.cache)
 
 
 def _stored_teacher(record: Done, cache: Path) -> Path:
@@ -243,18 +245,17 @@ def _stored_teacher(record: Done, cache: Path) -> Path:
     """
     key = str(record.teacher.get("key"))
     folder = cache / "teachers" / key
-    if groups.NAME.fullmatch(key) is None or not files.has_file(folder, "teacher.json"):
+    try:
+        stored = finetuned.stored_facts(folder) if groups.NAME.fullmatch(key) else None
+    except Damaged as error:
         raise BadInput(
-            f"its teacher {key} is not in {cache / 'teachers'}: give --cache-dir, or type "
+            f"its teacher in {folder} is damaged: the next run makes it again"
+        ) from error
+    if stored is None:
+        raise BadInput(
+            f"its teacher {plain(key)} is not in {cache / 'teachers'}: give --cache-dir, or type "
             f"{run_line(record.words, 'force=true', 'keep_student=all')}"
         )
-    try:
-        hashes = json.loads(files.read_file(folder, "teacher.json"))["files"]
-        whole = all(files.file_hash(folder / name, cache) == hashes[name] for name in hashes)
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise BadInput(f"its teacher in {folder} is damaged: {error}") from error
-    if not whole:
-        raise BadInput(f"its teacher in {folder} is damaged: the next run makes it again")
     return folder
 
 

@@ -53,7 +53,7 @@ def obtain(
     """
     return shared.obtain(
         folder,
-        lambda: _facts(folder, snapshots),
+        lambda: stored_facts(folder, snapshots=snapshots),
         lambda: _make(folder, make, snapshots),
         waiting=f"another run is fine-tuning the teacher {folder.name}",
         half_done=_useful,
@@ -87,7 +87,7 @@ def _make(folder: Path, make: Callable[[Path, bool], dict[str, Any]], snapshots:
 def _put(aside: Path, folder: Path, facts: dict[str, Any]) -> None:
     """Give a new teacher its name; one of earlier runs stays, and only gets the snapshots."""
     try:
-        stored = _facts(folder, snapshots=False)
+        stored = stored_facts(folder)
     except shared.Damaged:
         stored = None
     if stored is None:
@@ -113,7 +113,7 @@ def _hashes(folder: Path) -> dict[str, str]:
     }
 
 
-def _facts(folder: Path, snapshots: bool) -> dict[str, Any] | None:
+def stored_facts(folder: Path, *, snapshots: bool = False) -> dict[str, Any] | None:
     """Return what `teacher.json` says; None where the teacher is absent or lacks snapshots.
 
     Of a teacher that an earlier version made it knows the weights only, and has no seal: the rest
