@@ -136,12 +136,21 @@ def _runs(part: pd.DataFrame, section: str, task: str) -> Any:
     return ws.RunsetSettings(
         filters=ws.And(
             ws.Config("section") == section,
-            ws.Config("column") == task,
+            ws.Config("column") == _literal(task),
             ws.Metric("State").isin(["finished", "running"]),  # what died was run again
         ),
         groupby=[ws.Config(key) for key in SEEDS_GROUPED],
         pinned_columns=[*columns, f"summary:{SECONDS}"],
     )
+
+
+def _literal(text: str) -> str:
+    """Return a text as it stands between the quotes that the library puts around it.
+
+    What it reads it as is Python, after it has doubled every `=`.
+    """
+    escaped = text.encode("unicode_escape").decode()
+    return escaped.replace("'", "\\x27").replace("=", "\\x3d")
 
 
 def _names(scores: pd.DataFrame) -> dict[tuple[str, str], str]:

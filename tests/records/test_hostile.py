@@ -14,6 +14,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,19 @@ VALUES: tuple[Any, ...] = (
 )
 GONE = object()
 """In place of a value: its key is not there."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """In place of a value: it stands under another key."""
+
+    name: str
+
+
+KEYS = (
+    *(Key(value) for value in VALUES if isinstance(value, str)),
+    Key("a\" or 'b') and Metric(x)"),
+)
 
 
 @cache
@@ -100,6 +114,9 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     copy = list(value) if isinstance(value, list) else dict(value)
     if len(path) == 1 and new is GONE:
         del copy[path[0]]
+    elif len(path) == 1 and isinstance(new, Key):
+        value = copy.pop(path[0])
+        copy |= {new.name: value}
     else:
         copy[path[0]] = changed(copy[path[0]], path[1:], new)
     return copy
@@ -214,8 +231,9 @@ def survive(root: Path, folder: Path, names: Any = None) -> list[str]:
 
 def mutations(draw: random.Random, count: int) -> list[tuple[tuple[Any, ...], Any]]:
     record = whole()
-    every = [(path, new) for path in leaves(record) for new in (*VALUES, GONE)]
-    return draw.sample([pair for pair in every if pair[0] or pair[1] is not GONE], count)
+    every = [(path, new) for path in leaves(record) for new in VALUES]
+    inner = [path for path in leaves(record) if path and isinstance(path[-1], str)]
+    return draw.sample([*every, *((path, new) for path in inner for new in (GONE, *KEYS))], count)
 
 
 def try_one(root: Path, path: tuple[Any, ...], new: Any, names: Any = None) -> list[str]:

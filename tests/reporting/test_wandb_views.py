@@ -13,6 +13,7 @@ import toys
 from toys import write_record
 
 from ilkd_bench import dashboard
+from ilkd_bench.records import cells
 from ilkd_bench.records.read import record_of
 from ilkd_bench.reporting import wandb_views
 from ilkd_bench.settings import identity
@@ -277,3 +278,13 @@ def test_without_the_library_the_error_says_what_to_install(
     monkeypatch.setitem(sys.modules, "wandb_workspaces.reports.v2", None)
     with pytest.raises(BadInput, match=r"\.\[wandb\]"):
         sent(record())
+
+
+@pytest.mark.parametrize("name", ["a\" or 'b') and Metric(x)\x1b[2J=1", "x\\", "é'\n", "a=b"])
+def test_a_hostile_name_is_a_value_of_the_filter_and_nothing_else(name: str) -> None:
+    (view,) = sent(record(task=name))
+    (runset,) = view["spec"]["section"]["runSets"]
+    filters = json.dumps(runset["filters"])
+    column = cells.place(record(task=name)["config"])["task"]
+    assert json.dumps(column) in filters and filters.count('"op"') == 3
+    assert name.isprintable() or name not in view["name"]
