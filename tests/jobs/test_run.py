@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from ilkd_bench import run
 from ilkd_bench.jobs import plan
-from ilkd_bench.jobs.job import execute, summary
+from ilkd_bench.jobs.job import attempt, execute, summary
 from ilkd_bench.plumbing import processes
 from ilkd_bench.records.read import record_of, write_record
 from ilkd_bench.records.record import Measured, Record
@@ -289,7 +289,11 @@ def test_a_forced_run_that_is_killed_before_it_begins_has_failed(
 ) -> None:
     words = toys.small(tmp_path)
     assert command(monkeypatch, *words) == 0
-    monkeypatch.setattr(processes, "alone", lambda *_: -9)
+
+    def killed(work: Any, *arguments: Any) -> int:
+        return -9 if work is attempt else here(work, *arguments)
+
+    monkeypatch.setattr(processes, "alone", killed)
     assert command(monkeypatch, *words, "force=true") == 1
     assert set(status(tmp_path).values()) == {"done"}
 
@@ -305,6 +309,8 @@ def test_where_no_process_can_be_started_the_sweep_ends_or_the_run_fails_alone(
     begun: list[Any] = []
 
     def short_of_memory(work: Any, *arguments: Any) -> int:
+        if work is not attempt:
+            return here(work, *arguments)
         begun.append(arguments)
         if (len(begun) == 1) == first:
             raise processes.NoProcess("no process can be forked: Cannot allocate memory")

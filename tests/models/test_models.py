@@ -250,7 +250,7 @@ def test_copied_layers_are_copies(tmp_path: Path) -> None:
     ("layers", "message"),
     [
         ([1, 2, 3], "student.teacher_layers=[1, 2, 3]: the student has 2 layers"),
-        ([1, 5], "layers [1, 5]: allowed are distinct numbers from 1 to 4"),
+        ([1, 5], "student.teacher_layers=[1, 5]: allowed are distinct numbers from 1 to 4"),
     ],
 )
 def test_copies_that_do_not_fit_are_refused(layers: list[int], message: str) -> None:
