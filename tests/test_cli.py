@@ -296,23 +296,30 @@ def test_a_run_by_itself_repeats_the_one_of_the_sweep_bit_for_bit(
 def test_an_error_in_one_job_leaves_the_others_done_and_earlier_records_untouched(
     copy: Path,
 ) -> None:
-    """pro_kd cannot do with one epoch; it comes first, vanilla after it."""
+    """A learning rate that no training survives comes first, others after it."""
     before = files(copy)
-    said = command(copy, "run", "-m", *toys.SMALL, "method=pro_kd,vanilla,pkd", "seed=0")
+    said = command(copy, "run", "-m", *toys.SMALL, "method=vanilla", "lr=1e30,1e-4,1e-5", "seed=5")
     assert said["code"] == 1
     after = files(copy)
     assert {name: after[name] for name in before} == before
-    found = records(copy)
-    run, failed = found["pro_kd", 0]
-    assert failed["status"] == "failed"
-    assert failed["reason"] == "epochs=1: pro_kd has two phases and needs at least 2 epochs"
-    trace = (run / "error.txt").read_text()
-    assert "Traceback" in trace and "needs at least 2 epochs" in trace
-    assert found["vanilla", 0][1]["status"] == "done"
+    paths = [copy / "results/runs" / name for name in after.keys() - before.keys()]
+    made = [path for path in paths if path.name == "record.json"]
+    found = {record["config"]["lr"]: record for record in map(read, made)}
+    assert {lr: record["status"] for lr, record in found.items()} == {
+        **{1e30: "failed", 1e-4: "done", 1e-5: "done"}
+    }
+    assert "not finite" in found[1e30]["reason"] and "try a lower lr=" in found[1e30]["reason"]
+    (trace,) = [path.read_text() for path in paths if path.name == "error.txt"]
+    assert "Traceback" in trace and "not finite" in trace
     assert "Traceback" not in said["out"] + said["err"]
     assert "3 runs: 2 done, 1 failed" in said["out"]
     lines = (said["out"] + said["err"]).splitlines()
     assert not [line for line in lines if not OURS.match(line)]
+
+
+def read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
 
 
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:

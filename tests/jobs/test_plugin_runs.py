@@ -54,7 +54,7 @@ def test_a_method_of_the_folder_runs_repeats_and_is_tabled(tmp_path: Path) -> No
     assert listed.stdout == "1 of 1 runs are done\n"
     tables = command(tmp_path, "-m", "ilkd_bench.tables", **{PLUGINS: "mine"})
     assert "| gap " in tables.stdout and "weights" not in tables.stdout
-    analysed = command(tmp_path, "-m", "ilkd_bench.analyse", record["id"])
+    analysed = command(tmp_path, "-m", "ilkd_bench.analyse", record["id"], **{PLUGINS: "mine"})
     assert analysed.stdout == "1 runs: 1 analysed\n", analysed.stderr
 
 
