@@ -153,7 +153,10 @@ def say(message: object) -> None:
 
 
 def verb(main: Main) -> Main:
-    """Make `BadInput` and `OSError` that a verb raises one line on stderr and exit code 2."""
+    """Make what a user can mend one line on stderr and exit code 2.
+
+    That is `BadInput`, `OSError`, and a name that cannot be written as UTF-8.
+    """
 
     @functools.wraps(main)
     def ended(argv: Sequence[str]) -> int:
@@ -163,6 +166,12 @@ def verb(main: Main) -> Main:
             raise
         except (BadInput, OSError) as error:
             complain(reason(error))
+            return 2
+        except UnicodeEncodeError as error:  # a name whose bytes are no letters here
+            complain(
+                f"{error.object[:100]!a} is no UTF-8: rename it, or type PYTHONUTF8=1 before the "
+                "command"
+            )
             return 2
 
     return ended

@@ -254,6 +254,21 @@ def test_what_the_user_can_mend_is_one_line_and_code_2(
     assert capsys.readouterr() == ("", f"ilkd_bench: {said}\n")
 
 
+def test_a_name_that_is_no_utf8_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = os.fsdecode(b"p\xe9")
+
+    @command.verb
+    def main(argv: Sequence[str]) -> int:
+        (tmp_path / "file").write_text(name, encoding="utf-8")
+        return 0
+
+    assert main([]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(r"ilkd_bench: 'p\udce9' is no UTF-8: ") and said.count("\n") == 1
+
+
 def test_a_defect_of_ours_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         raising(ZeroDivisionError())([])
