@@ -302,7 +302,7 @@ def test_an_error_in_one_job_leaves_the_others_done_and_earlier_records_untouche
     assert said["code"] == 1
     after = files(copy)
     assert {name: after[name] for name in before} == before
-    paths = [copy / "results/runs" / name for name in after.keys() - before.keys()]
+    paths = [copy / name for name in after.keys() - before.keys()]
     made = [path for path in paths if path.name == "record.json"]
     found = {record["config"]["lr"]: record for record in map(read, made)}
     assert {lr: record["status"] for lr, record in found.items()} == {
