@@ -256,6 +256,15 @@ def test_nor_one_that_compares(case: Any, tmp_path: Path) -> None:
     assert try_one(tmp_path / "results", *case, ("tables", "report", "dashboard")) == []
 
 
+@pytest.mark.parametrize("value", [[], "high", None, 10**400, True])
+def test_a_teacher_s_score_that_is_no_number_is_named(value: Any, tmp_path: Path) -> None:
+    folder = results(tmp_path)
+    changes = changed(whole(), ("teacher", "dev", "f1"), value)
+    (folder / "record.json").write_text(json.dumps(changes))
+    (flaw,) = load_records(tmp_path).flaws
+    assert "the teacher's score f1 is no number" in flaw
+
+
 @pytest.mark.runs
 @pytest.mark.parametrize("case", mutations(random.Random(2), 12), ids=lambda c: repr(c)[:60])
 def test_nor_any_other(case: Any, tmp_path: Path) -> None:
