@@ -243,7 +243,7 @@ def require_own(folder: Path) -> None:
         OSError: the folder is a link, or there is a link in it that leads out, or a pipe.
     """
     if folder.is_symlink():
-        raise _refused(folder, "it is a link, and nothing is written through links; remove it")
+        raise _refused(folder, "it is a link, and not followed; remove it")
     inside = folder.resolve()
     for parent, folders, names in os.walk(folder):
         for path in (Path(parent) / name for name in (*folders, *names)):
@@ -253,7 +253,8 @@ def require_own(folder: Path) -> None:
             if kind == stat.S_IFLNK and _leads_into(inside, path):
                 continue  # W&B has such
             raise _refused(
-                path, f"it is {KINDS.get(kind, 'no file')}, and nothing is written there; remove it"
+                path,
+                f"it is {KINDS.get(kind, 'no file')}, which no run's folder may have; remove it",
             )
 
 

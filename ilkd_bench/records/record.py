@@ -200,8 +200,12 @@ class Measured(BaseModel):
         split, _, metric = self.monitor.rpartition("/")
         if metric not in self.scores.get(split, {}):
             raise _unscored(self.monitor)
-        if not isinstance(self.teacher.get("dev"), dict):
+        measured = self.teacher.get("dev")
+        if not isinstance(measured, dict):
             raise _flaw("it lacks the teacher's score on dev")
+        wrong = [name for name, value in measured.items() if not is_number(value)]
+        if wrong:
+            raise _flaw(f"the teacher's score {wrong[0]} is no number: {measured[wrong[0]]!r}")
 
     @property
     def dev_score(self) -> float:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ilkd_bench.plumbing.command import run_line
-from ilkd_bench.plumbing.files import has_file
+from ilkd_bench.plumbing.command import reason, run_line
+from ilkd_bench.plumbing.files import has_file, require_own
 from ilkd_bench.records.record import Record
 from ilkd_bench.types import BadInput
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def require_student(folder: Path, record: Record) -> None:
-    """Refuse a run whose student is not on the disk.
+    """Refuse a run whose student is not on the disk, or not a folder of its own.
 
     Raises:
         BadInput: that is so; the message has the line that makes it again.
@@ -26,6 +26,10 @@ def require_student(folder: Path, record: Record) -> None:
             f"the student of run {record.id} was not kept ({folder}/student). Make it again: "
             f"{run_line(record.words, 'force=true', 'keep_student=all')}"
         )
+    try:
+        require_own(folder / "student")
+    except OSError as error:
+        raise BadInput(f"the student of run {record.id} cannot be used: {reason(error)}") from error
 
 
 def load(folder: Path, labels: Sequence[str] | None) -> Model:

@@ -5,11 +5,11 @@ No torch here.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ilkd_bench.comparison import scores
+from ilkd_bench.plumbing import text
 from ilkd_bench.plumbing.command import no_runs
 from ilkd_bench.records import cells
 from ilkd_bench.records.find import find
@@ -70,7 +70,7 @@ def _listed(records: Sequence[Record]) -> str:
     for record in records:
         tasks.setdefault(who(record), set()).add(record.task)
     return "; ".join(
-        f"{shlex.join(_options(names))} ({', '.join(sorted(tasks[names]))})"
+        f"{' '.join(map(text.word, _options(names)))} ({', '.join(sorted(tasks[names]))})"
         for names in sorted(tasks)
     )
 

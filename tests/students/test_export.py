@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -484,6 +485,16 @@ def test_nor_is_a_student_that_is_a_link(tmp_path: Path, command: Callable[..., 
     (folder / "student").symlink_to(tmp_path / "elsewhere")
     assert command("abc", f"{tmp_path}/hub")[0] == 2
     assert not (tmp_path / "hub").exists()
+
+
+def test_a_pipe_in_a_student_s_folder_is_not_waited_for(
+    tmp_path: Path, command: Callable[..., tuple]
+) -> None:
+    folder = made(tmp_path / "results", record())
+    (folder / "student/config.json").unlink()
+    os.mkfifo(folder / "student/config.json")
+    code, _, err = command("abc", f"{tmp_path}/hub")
+    assert code == 2 and "config.json: it is a pipe" in err
 
 
 def test_unknown_keys_and_paths_of_the_json_files_stay_at_home(
