@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from ilkd_bench.jobs.job import Job
 from ilkd_bench.plumbing import processes
 from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.plumbing.files import write_json
+from ilkd_bench.plumbing.fork_server import own_folder
 from ilkd_bench.plumbing.logs import hush
 from ilkd_bench.plumbing.terminal import track
 from ilkd_bench.records.cells import cell
@@ -43,8 +43,8 @@ def require_possible(jobs: Sequence[Job], *, here: bool = True) -> None:
             asked.setdefault(f"{cell(run.identity)} {carried_out}", job)
     if not asked:
         return
-    with tempfile.TemporaryDirectory(prefix="ilkd_bench-") as folder:
-        answer = Path(folder) / "refused.json"
+    with own_folder() as folder:
+        answer = folder / "refused.json"
         code = processes.alone(_ask, list(asked.values()), here, answer)
         if code != 0:
             raise BadInput(f"the runs could not be checked: {processes.cause(code)}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from ilkd_bench.jobs.job import Job
 from ilkd_bench.plumbing import processes
+from ilkd_bench.plumbing.fork_server import own_folder
 from ilkd_bench.records.read import read_record
 from ilkd_bench.settings import groups, plugins
 from ilkd_bench.types import BadInput
@@ -28,8 +28,8 @@ def require_importable(jobs: Sequence[Job]) -> None:
     }
     if not targets:
         return
-    with tempfile.TemporaryDirectory() as folder:
-        message = Path(folder) / "message"
+    with own_folder() as folder:
+        message = folder / "message"
         code = processes.alone(_import, str(plugins.in_use()), sorted(targets), message)
         if code:
             known = message.is_file()

@@ -69,24 +69,33 @@ def ending_with(line: int) -> Iterator[None]:
 
 
 @contextmanager
-def temporary_folder() -> Iterator[None]:
-    """Give this process and its children a temporary folder of their own."""
+def own_folder() -> Iterator[Path]:
+    """Make a folder in the temporary one that a later one's maker removes if a kill leaves it."""
     parent = Path(tempfile.gettempdir())
     if len(os.fsencode(parent)) > LONGEST and os.access("/tmp", os.W_OK):
         parent = Path("/tmp")
     remove_dead(parent)
     folder, lock = _locked_folder(parent)
-    before = os.environ.get("TMPDIR"), tempfile.tempdir
-    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     try:
-        yield
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
-        tempfile.tempdir = before[1]
-        os.environ.pop("TMPDIR")
-        if before[0] is not None:
-            os.environ["TMPDIR"] = before[0]
+
+
+@contextmanager
+def temporary_folder() -> Iterator[None]:
+    """Give this process and its children a temporary folder of their own."""
+    before = os.environ.get("TMPDIR"), tempfile.tempdir
+    with own_folder() as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before[1]
+            os.environ.pop("TMPDIR")
+            if before[0] is not None:
+                os.environ["TMPDIR"] = before[0]
 
 
 def _locked_folder(parent: Path) -> tuple[Path, int]:
