@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import toys
 from driving import REAL, Stage, differences, held, litter, record, runs, said, states, wait
 
 pytestmark = pytest.mark.kills
@@ -38,8 +39,8 @@ def test_two_sweeps_at_once_do_each_run_once_and_end_well(
 def test_two_sweeps_at_once_distil_each_assistant_once(tmp_path: Path) -> None:
     plan = {job: [("assistant step", 1, "wait for the other")] for job in ("takd-0", "takd-1")}
     stage = Stage(tmp_path, plan)
-    words = ("-m", *REAL, "cache_dir=cache", "method=takd", "seed=0,1")
-    words += ("teacher.layers=5", "method.assistants=[4,3]")
+    words = ("-m", *toys.last(*REAL, "teacher.layers=5"), "cache_dir=cache", "method=takd")
+    words += ("seed=0,1", "method.assistants=[4,3]")
     both = [said(process) for process in [stage.start(*words), stage.start(*words)]]
     for one in both:
         assert one["code"] == 0, one
