@@ -321,14 +321,17 @@ def test_what_a_record_names_is_neither_run_nor_written_to(
     record["config"]["method"]["_target_"] = "evil.run"
     record["id"] = identity.run_id(record["config"])
     write_record(pkd, record)
-    path = pkd / "student/config.json"
-    model = json.loads(path.read_text()) | {"auto_map": {"AutoConfig": "evil.Config"}}
-    path.write_text(json.dumps(model))
     (pkd / "student/evil.py").write_text((tmp_path / "evil.py").read_text())
     before = sorted(path for path in tmp_path.rglob("*") if not path.is_relative_to(results))
     where = ["--results-dir", str(results), "--rows", "5", "--cache-dir", str(made / "cache")]
     assert analyse.main(where) == 0
     assert "2 analysed" in capsys.readouterr().out
+    path = pkd / "student/config.json"
+    model = json.loads(path.read_text()) | {"auto_map": {"AutoConfig": "evil.Config"}}
+    path.write_text(json.dumps(model))
+    assert analyse.main([*where, "--force"]) == 1
+    said = capsys.readouterr()
+    assert "1 analysed" in said.out and "auto_map in its config.json" in said.err
     assert before == sorted(p for p in tmp_path.rglob("*") if not p.is_relative_to(results))
 
 
