@@ -167,7 +167,7 @@ def test_the_files_have_what_each_student_says_of_each_row_in_the_server_s_words
     }
     data = tmp_path / "data"
     texts = {name: glue(data, tasks[name], "test") for name in ("mrpc", "stsb", "mnli")}
-    ax = replace(tasks["mnli"], name="ax", splits={"test": "test"})
+    ax = replace(tasks["mnli"], name="ax", splits={"test": "test"}, hidden=["test"])
     texts |= {"AX": glue(data, ax, "test"), "mm": glue(data, tasks["mnli"], "test_mismatched")}
 
     code, out, err = command()
