@@ -79,7 +79,6 @@ def main(argv: Sequence[str]) -> int:
     argv = words.at_home(argv)
     sys.argv[1:] = argv
     if plan.asks_for_information(argv):
-        plan.refuse_code(argv)
         return answer()
     elsewhere = plan.uses_other_launcher(argv)
     if elsewhere and plan.repeats(argv):

@@ -149,7 +149,6 @@ def plan(argv: Sequence[str], *, repeat: bool = False) -> list[Job]:
     """
     argv = typed_words.at_home(argv)
     args = flags(argv)
-    refuse_code(argv)
     use_plugins(argv)
     with _hydra():
         return _plan(
@@ -175,17 +174,6 @@ def one_line(said: object) -> str:
     hints = r"\nConfig search path|\nSee https|\n *full_key|\nSet the environment variable"
     reason = re.split(hints, str(said))[0]
     return " ".join(reason.split())
-
-
-def refuse_code(argv: Sequence[str]) -> None:
-    """Refuse words that would have Hydra construct something else in place of its own parts.
-
-    Raises:
-        BadInput: there is one.
-    """
-    for word in get_args_parser().parse_args(argv).overrides:
-        if word.lstrip("+~").startswith("hydra") and "_target_" in word:
-            raise BadInput(f"{word}: Hydra's parts are chosen by name, as in hydra/launcher=joblib")
 
 
 def use_plugins(argv: Sequence[str]) -> None:

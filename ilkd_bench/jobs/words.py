@@ -153,6 +153,10 @@ def _changes(override: Override) -> bool:
 def _check_key(override: Override) -> None:
     key = override.key_or_group
     if is_hydra(override):
+        if "_target_" in line(override):  # it would construct something in place of Hydra's parts
+            raise BadInput(
+                f"{line(override)}: Hydra's parts are chosen by name, as in hydra/launcher=joblib"
+            )
         if key != LAUNCHERS and not key.startswith("hydra.launcher."):
             raise BadInput(
                 f"{line(override)}: of Hydra's own settings there are hydra/launcher=NAME and "

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     InstanceOf,
@@ -28,11 +27,9 @@ from ilkd_bench.settings.checks import (
     FolderOrNone,
     FromZero,
     KeepStudent,
-    LabelMap,
     Layers,
     Length,
     Limit,
-    ListOrText,
     Name,
     Number,
     Positive,
@@ -50,13 +47,8 @@ from ilkd_bench.settings.checks import (
     some_weight,
 )
 from ilkd_bench.settings.groups import resolve
+from ilkd_bench.settings.task import Frozen, task_of
 from ilkd_bench.types import BadInput
-
-
-class Frozen(BaseModel):
-    """Settings that nothing changes once they are checked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _names_code(value: Any) -> bool:
@@ -170,50 +162,6 @@ class WandB(Frozen):
     timeout: Positive  # seconds, as the two below
     wait: Positive
     upload: Positive
-
-
-class Hub(Frozen):
-    """A data set of the hub."""
-
-    path: Text
-    config: TextOrNone
-    revision: Text
-
-
-class TaskSettings(Frozen):
-    """A group of conf/task; `Task` checks the rest."""
-
-    name: Name
-    text_columns: ListOrText
-    label_column: Text
-    labels: ListOrText
-    score_range: ListOrText
-    metric: Text
-    also: list[Text]
-    splits: dict[Name, Text]  # their names become files
-    hidden: list[Text]
-    hub: Hub | None
-    ood: dict[Name, OtherSettings] | None  # None: no other domain is scored
-
-
-class OtherSettings(TaskSettings):
-    """A set of another domain: a task, and what its labels are in those of the task."""
-
-    label_map: LabelMap
-    collapse: Text
-
-
-def task_of(settings: Any) -> Task:
-    """Return a task from its settings.
-
-    Raises:
-        BadInput: they are not those of a task.
-    """
-    try:
-        task = TaskSettings.model_validate(settings).model_dump()
-    except ValidationError as error:
-        raise refusal(error, "task") from error
-    return Task(**task | {"ood": task["ood"] or {}})
 
 
 class Science(Frozen):

@@ -19,7 +19,7 @@ from ilkd_bench.records.find import find
 from ilkd_bench.records.public import is_path, public
 from ilkd_bench.records.read import finished
 from ilkd_bench.records.record import Record
-from ilkd_bench.settings.run import task_of
+from ilkd_bench.settings.task import task_of
 from ilkd_bench.students import load
 from ilkd_bench.types import BadInput
 

@@ -21,7 +21,7 @@ from ilkd_bench.plumbing.files import whole_file
 from ilkd_bench.records.read import load_records
 from ilkd_bench.records.record import Done, Record
 from ilkd_bench.settings.groups import defaults
-from ilkd_bench.settings.run import task_of
+from ilkd_bench.settings.task import task_of
 from ilkd_bench.students import load, select
 from ilkd_bench.types import BadInput
 
