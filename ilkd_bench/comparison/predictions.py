@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ilkd_bench.data.collapse import collapse
-from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing import own_files
 from ilkd_bench.plumbing.command import reason
 from ilkd_bench.records.record import Record
 
@@ -72,7 +72,7 @@ def answers(
     """
     folder = inside or path.parent
     try:
-        with files.open_file(folder, str(path.relative_to(folder))) as file:
+        with own_files.open_file(folder, str(path.relative_to(folder))) as file:
             stored = pd.read_parquet(file).sort_values("index")
         columns = [name for name in stored.columns if name.startswith("logit_")]
         logits = stored[columns].to_numpy(dtype=float)

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from ilkd_bench.data.tokens import Encoded
-from ilkd_bench.plumbing.files import full_disk_told
+from ilkd_bench.plumbing.full_disk import full_disk_told
 from ilkd_bench.types import TrainingBatch
 
 BUCKET = 50

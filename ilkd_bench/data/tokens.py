@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ilkd_bench.data.tasks import TextRows
-from ilkd_bench.plumbing import files, shared
+from ilkd_bench.plumbing import files, full_disk, shared
 from ilkd_bench.plumbing.files import digest
 from ilkd_bench.types import BadInput, Inputs
 
@@ -111,7 +111,7 @@ def _tokenise(
 
 def _save(folder: Path, arrays: dict[str, np.ndarray]) -> None:
     with (
-        files.full_disk_told(folder.parent, "give a larger disk (cache_dir=DIR)"),
+        full_disk.full_disk_told(folder.parent, "give a larger disk (cache_dir=DIR)"),
         files.folder_aside(folder) as aside,
     ):
         for name, array in arrays.items():

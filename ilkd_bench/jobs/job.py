@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from ilkd_bench.plumbing import files, processes, terminal
+from ilkd_bench.plumbing import files, own_files, processes, terminal
 from ilkd_bench.plumbing.command import reason
 from ilkd_bench.plumbing.hardware import precision_used
 from ilkd_bench.plumbing.logs import crash_report, hush, logged, remove_empty, terminal_lines
@@ -182,7 +182,7 @@ def _attempt(job: Job) -> None:
         return
     job.folder.mkdir(parents=True, exist_ok=True)
     try:
-        files.require_own(job.folder)
+        own_files.require_own(job.folder)
     except OSError as error:
         _write(write_record, job.folder, job.record_with(status="failed", reason=reason(error)))
         raise

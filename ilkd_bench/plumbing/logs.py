@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ilkd_bench.plumbing.files import open_to_write
+from ilkd_bench.plumbing.own_files import open_to_write
 from ilkd_bench.plumbing.terminal import Lines
 
 log = logging.getLogger("ilkd_bench")

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing import own_files
 from ilkd_bench.settings.schema import SCHEMA
 
 log = logging.getLogger(__name__)
@@ -84,13 +84,13 @@ def examine(folder: Path) -> dict[str, Any]:
         Damaged: there is one, but it is not whole; the message says why.
     """
     try:
-        text = files.read_file(folder, "record.json").decode()
+        text = own_files.read_file(folder, "record.json").decode()
     except FileNotFoundError:
         raise
     except UnicodeDecodeError as error:
         raise Damaged(f"it is no JSON: {error}") from error
     except OSError as error:
-        kind = Damaged if error.errno in files.NO_FILE else Unreadable
+        kind = Damaged if error.errno in own_files.NO_FILE else Unreadable
         raise kind(f"{error.strerror or error}") from error
     try:
         record = json.loads(text)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.command import no_runs, run_line, typable
-from ilkd_bench.plumbing.files import has_file
+from ilkd_bench.plumbing.own_files import has_file
 from ilkd_bench.plumbing.table import table
 from ilkd_bench.plumbing.text import cell, plain
 from ilkd_bench.records.folders import Damaged, examine, run_folders

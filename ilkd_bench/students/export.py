@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing import files, own_files
 from ilkd_bench.records.card import card, language_of
 from ilkd_bench.records.find import find
 from ilkd_bench.records.public import is_path, public
@@ -117,7 +117,7 @@ def _fill(
     task = task_of(record.config["task"])
     for name in FILES:
         try:
-            file = files.open_file(folder, f"student/{name}")
+            file = own_files.open_file(folder, f"student/{name}")
         except FileNotFoundError:
             continue
         with file:

@@ -33,7 +33,7 @@ from ilkd_bench.jobs import plan
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.build import checkpoint
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing import files, own_files
 from ilkd_bench.plumbing.command import reason, run_line
 from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.plumbing.logs import hush, terminal_lines
@@ -154,7 +154,7 @@ def analyse(
     }
     if groups.resolve(run.method.constructor).attends:
         method = inputs.build_method(run, student, teacher)
-        if files.has_file(folder, "method.safetensors"):
+        if own_files.has_file(folder, "method.safetensors"):
             method.load_state_dict(load_file(folder / "method.safetensors"))
         method.eval().to(device)
         answers = answering("train", method.needs)
@@ -288,7 +288,7 @@ def analyse_all(
         if not isinstance(record, Done):
             log.info("%s: left out, it is %s", record.folder, record.status)
             return "left out"
-        if not files.has_file(folder, "student/model.safetensors"):
+        if not own_files.has_file(folder, "student/model.safetensors"):
             again = run_line(record.words, "keep_student=all", "force=true")
             log.info(
                 "%s: left out, its student was not kept. To have it, type %s",
@@ -296,7 +296,7 @@ def analyse_all(
             )
             return "left out"
         try:
-            files.require_own(folder)
+            own_files.require_own(folder)
             wanted = about(folder, rows, seed)
             if not force and is_analysed(folder, wanted):
                 log.info("%s: analysed before", record.folder)
@@ -318,7 +318,7 @@ def analyse_all(
 
 def about(folder: Path, rows: int, seed: int) -> dict[str, Any]:
     """Return what identifies an analysis: which student, and on which rows."""
-    with files.open_file(folder, "student/model.safetensors") as file:
+    with own_files.open_file(folder, "student/model.safetensors") as file:
         student = hashlib.file_digest(file, "sha256").hexdigest()
     return {"format": FORMAT, "rows": rows, "seed": seed, "student": student}
 
@@ -326,7 +326,7 @@ def about(folder: Path, rows: int, seed: int) -> dict[str, Any]:
 def is_analysed(folder: Path, wanted: dict[str, Any]) -> bool:
     """Tell whether a run's folder has this very analysis, whole."""
     try:
-        analysed: Any = json.loads(files.read_file(folder, "analysis/about.json"))
+        analysed: Any = json.loads(own_files.read_file(folder, "analysis/about.json"))
     except (FileNotFoundError, ValueError, RecursionError):
         return False
     return bool(analysed == wanted)

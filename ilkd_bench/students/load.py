@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ilkd_bench.plumbing.command import reason, run_line
-from ilkd_bench.plumbing.files import has_file, require_own
+from ilkd_bench.plumbing.own_files import has_file, require_own
 from ilkd_bench.records.record import Record
 from ilkd_bench.types import BadInput
 

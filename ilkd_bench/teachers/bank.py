@@ -24,13 +24,8 @@ from rich.filesize import decimal
 
 from ilkd_bench.plumbing import shared
 from ilkd_bench.plumbing.command import line
-from ilkd_bench.plumbing.files import (
-    content_hash,
-    full_disk_told,
-    put_folder,
-    seal,
-    write_json,
-)
+from ilkd_bench.plumbing.files import content_hash, put_folder, seal, write_json
+from ilkd_bench.plumbing.full_disk import full_disk_told
 from ilkd_bench.types import BadInput
 
 log = logging.getLogger(__name__)

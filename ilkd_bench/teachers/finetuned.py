@@ -15,14 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing import shared
-from ilkd_bench.plumbing.files import (
-    content_hash,
-    full_disk_told,
-    put_folder,
-    seal,
-    whole_file,
-    write_json,
-)
+from ilkd_bench.plumbing.files import content_hash, put_folder, seal, whole_file, write_json
+from ilkd_bench.plumbing.full_disk import full_disk_told
 from ilkd_bench.teachers.bank import MORE_ROOM
 from ilkd_bench.types import BadInput, Incompatible
 

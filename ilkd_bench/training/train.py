@@ -17,7 +17,8 @@ from ilkd_bench.data.labels import is_unnamed
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.layers import copy_layers
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.files import full_disk_told, write_text
+from ilkd_bench.plumbing.files import write_text
+from ilkd_bench.plumbing.full_disk import full_disk_told
 from ilkd_bench.plumbing.hardware import device_here, environment, precision_here
 from ilkd_bench.plumbing.shared import kept_until_the_end
 from ilkd_bench.records.card import write_card

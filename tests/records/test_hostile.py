@@ -366,14 +366,20 @@ def damaged_text(text: str, draw: random.Random) -> bytes:
     return "\n".join(",".join(row) for row in rows).encode()
 
 
+def damaged(folder: Path, name: str, seed: int) -> tuple[Path, Path]:
+    """Results in which one file of a run is damaged, and the folder of that run."""
+    root = folder / "results"
+    run_folder = results(root)
+    (run_folder / name).write_bytes(damaged_text(CSVS[name], random.Random(seed)))
+    return root, run_folder
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", CSVS)
 def test_the_numbers_of_a_figure_are_numbers_or_the_figure_is_left_out(
     name: str, seed: int, tmp_path: Path
 ) -> None:
-    root = tmp_path / "results"
-    folder = results(root)
-    (folder / name).write_bytes(damaged_text(CSVS[name], random.Random(seed)))
+    root, _ = damaged(tmp_path, name, seed)
     records = load_records(root).records
     for prepare in READ_BY[name]:
         with contextlib.suppress(BadInput):
@@ -386,9 +392,7 @@ def test_the_numbers_of_a_figure_are_numbers_or_the_figure_is_left_out(
 def test_a_damaged_file_leaves_its_figure_out_and_no_more(
     name: str, seed: int, tmp_path: Path
 ) -> None:
-    root = tmp_path / "results"
-    folder = results(root)
-    (folder / name).write_bytes(damaged_text(CSVS[name], random.Random(seed)))
+    root, folder = damaged(tmp_path, name, seed)
     assert survive(root, folder, ("figures",)) == []
     assert (root / "figures/time.svg").is_file() and (root / "figures/seeds.svg").is_file()
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ilkd_bench.functional import layermaps
 from ilkd_bench.methods.finetune import Finetune
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.files import NoSpace, full_disk_told
+from ilkd_bench.plumbing.full_disk import NoSpace, full_disk_told
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import evaluation, loop
 from ilkd_bench.training.module import DistillModule, Optimisation

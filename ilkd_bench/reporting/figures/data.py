@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ilkd_bench.comparison import scores
-from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing import own_files
 from ilkd_bench.plumbing.command import line
 from ilkd_bench.records.record import Done, Record
 from ilkd_bench.types import BadInput
@@ -61,7 +61,7 @@ def _read(folder: Path, name: str, columns: Sequence[str], again: str) -> pd.Dat
     """
     path = folder / name
     try:
-        table = pd.read_csv(io.BytesIO(files.read_file(folder, name)), dtype={"layers": str})
+        table = pd.read_csv(io.BytesIO(own_files.read_file(folder, name)), dtype={"layers": str})
     except OSError as error:
         raise BadInput(f"{path} cannot be used, {error.strerror}: {again}") from error
     except (ValueError, OverflowError) as error:  # no columns, or no CSV

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ilkd_bench.comparison.results import Results
-from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing import own_files
 from ilkd_bench.plumbing.command import run_line
 from ilkd_bench.records import listing
 from ilkd_bench.records.listing import Listed
@@ -47,7 +47,7 @@ def unfinished(results: Results) -> list[tuple[Listed, str]]:
 
 def _traceback(folder: Path) -> str:
     try:
-        lines = files.read_file(folder, "error.txt").decode("utf-8", "replace").splitlines()
+        lines = own_files.read_file(folder, "error.txt").decode("utf-8", "replace").splitlines()
     except OSError:  # there is none, since the process was killed; or it is no file
         return ""
     return "\n".join(lines[-ERROR_LINES:])

@@ -22,7 +22,7 @@ import jinja2
 from markupsafe import Markup
 
 from ilkd_bench.comparison.results import Results
-from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing import own_files
 from ilkd_bench.records.record import Done
 from ilkd_bench.reporting.page import missing, sentences
 from ilkd_bench.reporting.page.rows import Score, details, environment, section_names, tried
@@ -207,7 +207,7 @@ def pictures(folder: Path) -> list[Picture]:
     figures = []
     for path in sorted(folder.glob("*.svg")):
         try:
-            content = files.read_file(folder, path.name)
+            content = own_files.read_file(folder, path.name)
         except OSError:  # no file: it is no figure of ours
             continue
         address = f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ilkd_bench.plumbing import files
+from ilkd_bench.plumbing import files, own_files
 from ilkd_bench.plumbing.logs import crash_report, logged
 
 
@@ -31,17 +31,17 @@ def test_a_file_is_read_and_a_link_is_not(folder: Path, victim: Path) -> None:
     (folder / "a/b").write_text("text")
     (folder / "link").symlink_to(victim)
     (folder / "way").symlink_to(folder / "a")
-    assert files.read_file(folder, "a/b") == b"text" and files.has_file(folder, "a/b")
+    assert own_files.read_file(folder, "a/b") == b"text" and own_files.has_file(folder, "a/b")
     for name in ("link", "way/b", "a", "../victim", str(victim), "nothing", "x" * 300, "x\0"):
-        assert not files.has_file(folder, name)
+        assert not own_files.has_file(folder, name)
         with pytest.raises((OSError, ValueError)):
-            files.read_file(folder, name)
+            own_files.read_file(folder, name)
 
 
 def test_the_folder_itself_may_be_reached_through_links(folder: Path, tmp_path: Path) -> None:
     (folder / "a").write_text("text")
     (tmp_path / "big_disk").symlink_to(folder)
-    assert files.read_file(tmp_path / "big_disk", "a") == b"text"
+    assert own_files.read_file(tmp_path / "big_disk", "a") == b"text"
 
 
 WRITES: list[Callable[[Path], object]] = [
@@ -86,7 +86,7 @@ def test_a_folder_with_a_link_that_leads_out_is_refused(
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).symlink_to(target)
     with pytest.raises(OSError, match="it is a link") as error:
-        files.require_own(folder)
+        own_files.require_own(folder)
     assert error.value.filename == str(folder / name)
 
 
@@ -94,7 +94,7 @@ def test_links_within_a_folder_are_its_own(folder: Path) -> None:
     (folder / "wandb/run-1").mkdir(parents=True)
     (folder / "wandb/latest-run").symlink_to("run-1")
     (folder / "wandb/debug.log").symlink_to("run-0/logs/debug.log")  # is gone
-    files.require_own(folder)
+    own_files.require_own(folder)
 
 
 def test_a_folder_that_is_a_link_and_one_with_a_pipe_are_refused(
@@ -102,7 +102,7 @@ def test_a_folder_that_is_a_link_and_one_with_a_pipe_are_refused(
 ) -> None:
     (tmp_path / "other").symlink_to(folder)
     with pytest.raises(OSError, match="it is a link"):
-        files.require_own(tmp_path / "other")
+        own_files.require_own(tmp_path / "other")
     os.mkfifo(folder / "run.log")
     with pytest.raises(OSError, match="it is a pipe"):
-        files.require_own(folder)
+        own_files.require_own(folder)
