@@ -108,6 +108,7 @@ def loader(
         sampler=batches,
         batch_size=None,
         num_workers=workers,
+        persistent_workers=workers > 0,  # those of the next epoch would hold what these hold
         collate_fn=_arrays if workers else _unchanged,
         pin_memory=pin and not workers,
         generator=torch.Generator().manual_seed(0),
