@@ -26,7 +26,7 @@ from ilkd_bench.jobs.importable import require_importable
 from ilkd_bench.jobs.job import execute
 from ilkd_bench.jobs.sweep import Sweep, announce, report
 from ilkd_bench.plumbing import command
-from ilkd_bench.plumbing.interrupts import exit_code, terminable
+from ilkd_bench.plumbing.interrupts import exit_code, not_lost, terminable
 from ilkd_bench.settings import groups
 from ilkd_bench.types import BadInput
 
@@ -92,7 +92,7 @@ def main(argv: Sequence[str]) -> int:
     require_importable(jobs)
     failures: dict[str, str] = {}
     try:
-        with terminable():
+        with terminable(), not_lost():
             require_possible(jobs, here=not elsewhere)
             jobs = wandb_group.prepare(jobs, argv)
             announce(jobs)

@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 from ilkd_bench.plumbing import files, own_files, processes, terminal
 from ilkd_bench.plumbing.command import reason
 from ilkd_bench.plumbing.hardware import precision_used
+from ilkd_bench.plumbing.interrupts import not_lost
 from ilkd_bench.plumbing.logs import crash_report, hush, logged, remove_empty, terminal_lines
 from ilkd_bench.records import retention
 from ilkd_bench.records.folders import Damaged, Unreadable, examine, run_folder, set_aside
@@ -232,7 +233,8 @@ def _outcome(job: Job) -> Record:
         hush()
         from ilkd_bench.training import train  # only here: torch takes seconds to import
 
-        measured = train.train(job.run, job.folder)
+        with not_lost():
+            measured = train.train(job.run, job.folder)
         return job.record_with(**measured.model_dump(), status="done", reason=None)
     except Incompatible as why:
         return job.record_with(status="skipped", reason=str(why))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ilkd_bench.plumbing.interrupts import again, exit_code, ignore, terminable
+from ilkd_bench.plumbing.interrupts import again, exit_code, ignore, not_lost, terminable
 from ilkd_bench.plumbing.text import block, word
 from ilkd_bench.types import BadInput
 
@@ -161,7 +161,8 @@ def verb(main: Main) -> Main:
     @functools.wraps(main)
     def ended(argv: Sequence[str]) -> int:
         try:
-            return main(argv)
+            with not_lost():
+                return main(argv)
         except BrokenPipeError:
             raise
         except (BadInput, OSError) as error:

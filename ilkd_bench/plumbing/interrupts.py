@@ -51,6 +51,28 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextmanager
+def not_lost() -> Iterator[None]:
+    """Raise an interrupt inside as such, also where a library has made another error of it.
+
+    OmegaConf's containers do: a `finally` meets what the interrupt left half made, and fails.
+    """
+    try:
+        yield
+    except Exception as error:
+        lost = _behind(error)
+        if lost is None:
+            raise
+        raise lost from None
+
+
+def _behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """Return the interrupt that was being handled when an error came about, if there was one."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error
+
+
 def ignore() -> None:
     """Hear of no interrupt any more: the process is about to end."""
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -197,9 +197,13 @@ def test_damage_is_noticed_and_never_taken_for_whole(undisturbed: Path, tmp_path
     for job, (name, damage) in DAMAGE.items():
         assert (folders[job] / "checkpoint/best.ckpt").is_file()
         damage(folders[job] / name)
+    half_a_record = (folders["finetune-1"] / "record.json").read_bytes()
     stage.plan({})
     said = stage.run(*words)
     assert said["code"] == 0, said
+    aside = folders["finetune-1"] / "record-1.json"
+    assert aside.read_bytes() == half_a_record, "it is kept"
+    aside.unlink()
     compare(tmp_path, undisturbed)
     epochs = {job: [w[3] for w in stage.log("epoch") if w[0] == job] for job in DAMAGE}
     again = {job: ["0", "1", "2"] for job in DAMAGE} | {"finetune-1": ["1", "2"]}

@@ -21,6 +21,7 @@ from ilkd_bench.__main__ import VERBS
 from ilkd_bench.comparison import results
 from ilkd_bench.jobs import plan, planned, sweep
 from ilkd_bench.plumbing import command
+from ilkd_bench.plumbing.interrupts import Terminated
 from ilkd_bench.records import card, find, listing
 from ilkd_bench.records.read import finished, record_of, write_record
 from ilkd_bench.records.record import Record
@@ -284,6 +285,29 @@ def test_other_ends(error: BaseException, code: int, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == ("ilkd_bench: stopped\n" if code == 130 else "")
 
 
+@pytest.mark.parametrize("other", [BadInput(), OSError("no file"), AttributeError()])
+@pytest.mark.parametrize(("interrupt", "code"), [(KeyboardInterrupt(), 130), (Terminated(), 143)])
+def test_an_interrupt_that_a_library_replaces_is_one(
+    interrupt: BaseException, code: int, other: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As OmegaConf does: what it clears up in the end is half made, and it fails."""
+
+    @command.verb
+    def main(argv: Sequence[str]) -> int:
+        try:
+            try:
+                raise interrupt
+            finally:
+                raise other
+        except Exception as error:
+            raise type(other)() from error
+
+    with pytest.raises(SystemExit) as ended:
+        command.cli(main, [])
+    assert ended.value.code == code
+    assert capsys.readouterr().err == "ilkd_bench: stopped\n"
+
+
 def test_letters_that_the_terminal_lacks_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
@@ -300,6 +324,7 @@ def test_letters_that_the_terminal_lacks_are_escaped(monkeypatch: pytest.MonkeyP
 SAYS = """
 import sys
 from ilkd_bench.plumbing import command
+from ilkd_bench.plumbing.interrupts import Terminated
 
 def main(argv):
     print("said " * int(argv[0]))
