@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from ilkd_bench.models.folder import (
 )
 from ilkd_bench.models.layers import keep
 from ilkd_bench.models.model import Model
+from ilkd_bench.models.packaged import convert
 from ilkd_bench.models.support import architecture
 from ilkd_bench.settings.checks import is_number
 from ilkd_bench.settings.identity import reference
@@ -182,17 +184,46 @@ def pretrained(
     Raises:
         BadInput: it cannot be loaded; the message says what to give instead.
     """
-    folder = find(path, revision)
+    return _pretrained(find(path, revision), labels=labels, seed=seed, keep_layers=keep_layers)
+
+
+def converted(
+    *,
+    labels: Sequence[str] | None,
+    seed: int,
+    path: str,
+    like: str | None,
+    cache_dir: Path,
+    keep_layers: Sequence[int] | None = None,
+) -> Model:
+    """Load a pre-trained encoder that a package has in another form, and give it a classifier.
+
+    Args:
+        path: `package:NAME/FILE`.
+        like: folder of a model with the tokenizer and the settings that the file does not tell.
+        cache_dir: where the converted model is kept.
+        keep_layers: as for `pretrained`.
+
+    Raises:
+        BadInput: it cannot be converted or loaded; the message says what to type.
+    """
+    folder = convert(path, like, cache_dir)
+    return _pretrained(folder, labels=labels, seed=seed, keep_layers=keep_layers)
+
+
+def _pretrained(
+    folder: Folder, *, labels: Sequence[str] | None, seed: int, keep_layers: Sequence[int] | None
+) -> Model:
     config = read_config(folder, _head(labels))
     tokenizer = read_tokenizer(folder, config)
-    kind = architecture(config, tokenizer, path)
+    kind = architecture(config, tokenizer, folder.name)
     with seeded(seed):
         hf = fill(folder, kind, config, read_weights(folder), new_classifier=True)
     if keep_layers is not None:
         try:
             keep(hf, keep_layers)
         except Incompatible as reason:
-            raise BadInput(f"keep_layers={keep_layers} for {path}: {reason}") from reason
+            raise BadInput(f"keep_layers={keep_layers} for {folder.name}: {reason}") from reason
     return Model(hf, tokenizer)
 
 

@@ -69,6 +69,8 @@ def find(path: str, revision: str | None) -> Folder:
     """
     source = model_source(path)
     if isinstance(source, Path):
+        if source.is_file():
+            raise BadInput(f"{path} is a file: give the folder that it is in, with config.json")
         return Folder(source, str(source))
     kinds = [DESCRIPTIONS] if _only_sizes() else [DESCRIPTIONS + SAFETENSORS, PICKLES]
     try:

@@ -170,6 +170,7 @@ def some_weight(weights: dict[str, float]) -> dict[str, float]:
 
 ARGUMENTS: dict[str, TypeAdapter[Any]] = {
     "path": TypeAdapter(Model),
+    "like": TypeAdapter(FolderOrNone),
     "revision": TypeAdapter(TextOrNone),
     "keep_layers": TypeAdapter(Layers),
 }

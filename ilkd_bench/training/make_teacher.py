@@ -192,7 +192,7 @@ def build_assistant(which: int | str, run: Run, teacher: LiveTeacher) -> LiveTea
             relabel(model.hf, teacher.label_order, labels)
         return LiveTeacher(model, name=f"{teacher.name}-{which}")
     student = StudentSettings(**student_settings(which))
-    model = student.build(labels=labels, seed=run.teacher.recipe.seed)
+    model = student.build_model(run.cache, labels=labels, seed=run.teacher.recipe.seed)
     if student.teacher_layers is not None:
         copy_layers(model.hf, teacher.model.hf, student.teacher_layers)
     return LiveTeacher(model, name=which)
