@@ -12,8 +12,14 @@ from tokenizers import models as token_models
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
+    DebertaV2Config,
+    DebertaV2ForSequenceClassification,
     DistilBertConfig,
     DistilBertForSequenceClassification,
+    ElectraConfig,
+    ElectraForSequenceClassification,
+    MPNetConfig,
+    MPNetForSequenceClassification,
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForSequenceClassification,
@@ -23,6 +29,10 @@ from ilkd_bench.models import build
 from ilkd_bench.models.model import Model
 
 FAMILIES = ["bert", "roberta", "distilbert"]
+OTHERS = ["mpnet", "electra", "deberta"]
+"""Families whose layers have other names, or more than layers beside the embeddings."""
+LIKE_ROBERTA = ("roberta", "mpnet")
+"""Families whose positions begin after the number of the padding."""
 POSITIONS = 24
 
 
@@ -70,7 +80,7 @@ def save(
     common = {"initializer_range": 0.3, **head}
     tokenizer = (
         roberta_tokenizer(words)
-        if family == "roberta"
+        if family in LIKE_ROBERTA
         else build.word_tokenizer(words or toys.WORDS, POSITIONS)
     )
     with build.seeded(seed):
@@ -92,9 +102,23 @@ def save(
             kinds: dict[str, Any] = {
                 "bert": (BertConfig, BertForSequenceClassification),
                 "roberta": (RobertaConfig, RobertaForSequenceClassification),
+                "mpnet": (MPNetConfig, MPNetForSequenceClassification),
+                "electra": (ElectraConfig, ElectraForSequenceClassification),
+                "deberta": (DebertaV2Config, DebertaV2ForSequenceClassification),
+            }
+            own: dict[str, Any] = {
+                "electra": {"embedding_size": width // 2},
+                "deberta": {  # as the published models have it
+                    "relative_attention": True,
+                    "pos_att_type": ["c2p", "p2c"],
+                    "position_buckets": 8,
+                    "norm_rel_ebd": "layer_norm",
+                    "share_att_key": True,
+                    "position_biased_input": False,
+                },
             }
             make_config, make = kinds[family]
-            roberta = family == "roberta"
+            roberta = family in LIKE_ROBERTA
             hf = make(
                 make_config(
                     vocab_size=len(tokenizer),
@@ -107,6 +131,7 @@ def save(
                     pad_token_id=1 if roberta else 0,
                     hidden_dropout_prob=dropout,
                     attention_probs_dropout_prob=dropout,
+                    **own.get(family, {}),
                     **common,
                 )
             )

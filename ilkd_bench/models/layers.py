@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -32,11 +33,15 @@ def layers_of(hf: PreTrainedModel) -> nn.ModuleList:
 
 
 PROJECTIONS = {
-    "queries": ("query", "q_lin"),
-    "keys": ("key", "k_lin"),
-    "values": ("value", "v_lin"),
+    "queries": ("query", "q_lin", "q", "query_proj"),
+    "keys": ("key", "k_lin", "k", "key_proj"),
+    "values": ("value", "v_lin", "v", "value_proj"),
 }
-"""Fields of `Outputs` that layers keep to themselves: what makes them in BERT, in DistilBERT."""
+"""Fields of `Outputs` that layers keep to themselves: what makes them, by the names of BERT (and
+RoBERTa, ELECTRA), DistilBERT, MPNet and DeBERTa-v2."""
+
+ATTENTION = ("self", "attn")
+"""What holds the projections within a layer's `attention`; in DistilBERT that is it."""
 
 
 @contextmanager
@@ -66,7 +71,8 @@ def watched(hf: PreTrainedModel, names: frozenset[str]) -> Iterator[dict[str, li
 
 def _projection(layer: Any, name: str) -> nn.Module:
     attention = getattr(layer, "attention", None)
-    attention = getattr(attention, "self", attention)
+    for word in ATTENTION:
+        attention = getattr(attention, word, attention)
     for word in PROJECTIONS[name]:
         if hasattr(attention, word):
             projection: nn.Module = getattr(attention, word)
@@ -76,10 +82,19 @@ def _projection(layer: Any, name: str) -> nn.Module:
 
 
 def _into(tensors: list[Tensor]) -> Any:
+    """Return a hook that keeps what a map gives for the tokens.
+
+    DeBERTa-v2 runs the same map over relative positions afterwards.
+    """
+    called = False
+
     def append(module: nn.Module, inputs: Any, output: Any) -> None:
+        nonlocal called
         if not isinstance(output, Tensor):
             raise Incompatible(f"a {type(module).__name__} gives more than one tensor to compare")
-        tensors.append(output)
+        if not called:
+            tensors.append(output)
+        called = True
 
     return append
 
@@ -138,8 +153,16 @@ def check_copy(student: PreTrainedModel, teacher: PreTrainedModel, layers: Seque
         )
 
 
+def _common(base: nn.Module) -> dict[str, Tensor]:
+    """Return the weights of an encoder that belong to no single layer, nor to a pooler."""
+    single = re.compile(r"pooler\.|.*\.layer\.\d+\.")
+    return {name: x for name, x in base.state_dict().items() if not single.match(name)}
+
+
 def copy_layers(student: PreTrainedModel, teacher: PreTrainedModel, layers: Sequence[int]) -> None:
-    """Start the student from the teacher's embeddings and the given layers (from 1).
+    """Start the student from the given layers (from 1) and what is common to them.
+
+    That is the embeddings, and in some families relative positions beside the layers.
 
     Raises:
         BadInput: `check_copy`, or another size differs.
@@ -148,7 +171,7 @@ def copy_layers(student: PreTrainedModel, teacher: PreTrainedModel, layers: Sequ
     source: Any = teacher.base_model
     target: Any = student.base_model
     try:
-        target.embeddings.load_state_dict(source.embeddings.state_dict())
+        target.load_state_dict(_common(source), strict=False)  # sizes are compared all the same
         for layer, number in zip(layers_of(student), layers, strict=True):
             layer.load_state_dict(layers_of(teacher)[number - 1].state_dict())
     except (RuntimeError, AttributeError) as error:

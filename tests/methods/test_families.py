@@ -11,7 +11,7 @@ import pairs
 import pytest
 import torch
 import toys
-from families import FAMILIES
+from families import FAMILIES, OTHERS
 from pairs import FOLDER, Pair, Side
 from torch import Tensor
 from toys import CLOSE, HALF
@@ -30,7 +30,17 @@ SIZES = [
 """The teacher's width beside a student of 8, and the number of classes; 1: a regression."""
 ROUND = [("bert", "roberta"), ("roberta", "distilbert"), ("distilbert", "bert")]
 """Each family once on either side."""
-OWN_WORDS = {"bert": "bert", "distilbert": "bert", "roberta": "roberta"}
+NO_GRADIENT = ("key.bias", "k_lin.bias", "attn.k.bias", "key_proj.bias")
+"""A query-key product does not change when all keys move together: these are 0 by nature."""
+OTHER_PAIRS = [("bert", "electra"), ("electra", "deberta"), ("deberta", "bert")] + [
+    ("roberta", "mpnet"),
+    ("mpnet", "roberta"),
+]
+"""Each of the other families on either side of one that reads the same tokens."""
+OWN_WORDS = {name: "bert" for name in (*FAMILIES, *OTHERS)} | {
+    "roberta": "roberta",
+    "mpnet": "roberta",
+}
 """Whose tokenizer a family has."""
 
 
@@ -91,8 +101,7 @@ def learns(name: str, of: Pair, method: Method) -> list[dict[str, float]]:
             assert gradient is None or torch.isfinite(gradient).all(), key
             if gradient is not None and gradient.any():
                 reached.add(key)
-    # a query-key product does not change when all keys move together, so this one is 0 by nature
-    missed = {k for k in trained if not k.endswith(("key.bias", "k_lin.bias"))} - reached
+    missed = {k for k in trained if not k.endswith(NO_GRADIENT)} - reached
     assert not missed
     assert not any(p.requires_grad for p in of.teacher.model.parameters())
     return found
@@ -102,7 +111,7 @@ def learns(name: str, of: Pair, method: Method) -> list[dict[str, float]]:
     "families",
     [
         pytest.param(pair, id=" from ".join(pair), marks=[pytest.mark.runs] * (pair not in ROUND))
-        for pair in product(FAMILIES, FAMILIES)
+        for pair in [*product(FAMILIES, FAMILIES), *OTHER_PAIRS]
     ],
 )
 @pytest.mark.parametrize("name", toys.METHODS)

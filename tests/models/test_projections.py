@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 import toys
 from closeness import RELATIVE, close
-from families import FAMILIES, inputs, load, save
+from families import FAMILIES, OTHERS, inputs, load, save
 from torch import Tensor
 
 from ilkd_bench.data.batches import Split
@@ -65,6 +65,34 @@ def test_queries_keys_and_values_are_those_of_eager_attention(family: str, tmp_p
         close(torch.softmax(scores, -1), weights)
         joined = (weights @ shown.values[number]).transpose(1, 2).flatten(2)
         close(joined, mixed[number])
+
+
+PROJECTED = {
+    "mpnet": "attention.attn.{0}",
+    "electra": "attention.self.{1}",
+    "deberta": "attention.self.{1}_proj",
+}
+
+
+@pytest.mark.parametrize("family", OTHERS)
+def test_projections_of_other_families_are_found_by_their_names(
+    family: str, tmp_path: Path
+) -> None:
+    """Their scores have relative positions in them, so what is expected is the maps' own product."""
+    model = load(save(tmp_path, family)).eval()
+    batch = inputs(model, "good film", "the film was very bad one two")
+    hidden = model.outputs(batch, frozenset({"hidden"})).hidden
+    before = hooks(model)  # those that transformers adds in some families
+    shown = model.outputs(batch, INSIDE)
+    assert hooks(model) == before
+    for number, layer in enumerate(layers_of(model.hf)):
+        for field in ("queries", "keys", "values"):
+            word = {"queries": "query", "keys": "key", "values": "value"}[field]
+            linear: Any = layer.get_submodule(PROJECTED[family].format(word[0], word))
+            expected = hidden[number] @ linear.weight.T + linear.bias
+            found = getattr(shown, field)
+            assert len(found) == 2
+            close(found[number].transpose(1, 2).flatten(2), expected)
 
 
 def test_nothing_inside_is_seen_unless_asked_for() -> None:
