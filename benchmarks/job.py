@@ -21,7 +21,7 @@ from ilkd_bench.models import build
 from ilkd_bench.models.model import Model
 from ilkd_bench.settings import groups
 
-PAIR = ("teacher=minilm_l6", "student=minilm_l3")
+PAIR = ("teacher=minilm_l6", "student=minilm_l3_cut")
 
 
 def config(*words: str) -> dict[str, Any]:

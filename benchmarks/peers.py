@@ -153,7 +153,7 @@ def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     text = "\n".join(lines[i].rstrip("\n") for i in drawn)
     (folder / "rows.jsonl").write_text(text, encoding="utf-8")
-    for role, preset in (("teacher", "minilm_l6"), ("student", "minilm_l3")):
+    for role, preset in (("teacher", "minilm_l6"), ("student", "minilm_l3_cut")):
         settings = _settings(f"{role}/{preset}")
         model = build.pretrained(
             labels=about["labels"],

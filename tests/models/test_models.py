@@ -10,7 +10,7 @@ import pytest
 import torch
 import toys
 from closeness import close
-from families import FAMILIES, POSITIONS, inputs, load, save
+from families import FAMILIES, OTHERS, POSITIONS, inputs, load, save
 from transformers import (
     BertConfig,
     BertModel,
@@ -221,7 +221,7 @@ def test_impossible_layers_are_refused(keep: list[int], tmp_path: Path) -> None:
     assert str(error.value) == f"layers {keep}: allowed are distinct numbers from 1 to 4"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *OTHERS])
 def test_a_student_of_all_layers_has_its_teacher_s_hidden_states(
     family: str, tmp_path: Path
 ) -> None:

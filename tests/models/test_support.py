@@ -93,7 +93,7 @@ def test_architectures_that_want_more_than_text_are_refused(tmp_path: Path) -> N
             built(kind, tmp_path / kind)
 
 
-@pytest.mark.parametrize("kind", ["albert", "modernbert", "deberta-v2", "convbert"])
+@pytest.mark.parametrize("kind", ["albert", "modernbert", "deberta", "convbert"])
 def test_what_an_architecture_cannot_show_is_told_before_anything_is_trained(
     kind: str, tmp_path: Path
 ) -> None:
@@ -106,6 +106,11 @@ def test_what_an_architecture_cannot_show_is_told_before_anything_is_trained(
     check_needs(model, frozenset({"attention"}), "the student")
     with pytest.raises(Incompatible, match=r"a \w+ has no (list of layers|keys)"):
         check_needs(model, frozenset({"queries", "keys", "values"}), "the student")
+
+
+@pytest.mark.parametrize("kind", ["mpnet", "electra", "deberta-v2", "camembert", "xlm-roberta"])
+def test_other_encoders_show_all_that_methods_ask_for(kind: str, tmp_path: Path) -> None:
+    check_needs(built(kind, tmp_path), frozenset(NEEDS), "the student")
 
 
 @pytest.mark.parametrize("kind", ["albert", "modernbert"])
