@@ -11,6 +11,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def _depth(weights: Mapping[str, np.ndarray]) -> int:
     return len(layers)
 
 
-# ---------------------------------------------------------------------------- E5S1, four-bit weights
+# ------------------------------------------------------------------------- four-bit weights (E5S1)
 
 MAGIC = b"E5S1"
 BLOCK = 32
@@ -192,9 +193,12 @@ def _shapes(
     width: int, layers: int, inner: int, words: int, positions: int, kinds: int
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every tensor by its name in the file."""
-    sizes: dict[str, tuple[int, ...]] = {
-        part: (width, width) for part in ("q", "k", "v", "ao")
-    } | {"aln": (width,), "fi": (inner, width), "fo": (width, inner), "oln": (width,)}
+    sizes: dict[str, tuple[int, ...]] = {part: (width, width) for part in ("q", "k", "v", "ao")} | {
+        "aln": (width,),
+        "fi": (inner, width),
+        "fo": (width, inner),
+        "oln": (width,),
+    }
     shapes: dict[str, tuple[int, ...]] = {
         "emb.word": (words, width),
         "emb.pos": (positions, width),
@@ -241,7 +245,7 @@ def _unigram(read: _Reader, positions: int) -> PreTrainedTokenizerFast:
     offsets = read.array("<u4", count + 1)
     scores = read.array("<f4", count)
     text = read.bytes(size)
-    pieces = [text[a:b].decode() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    pieces = [text[a:b].decode() for a, b in pairwise(offsets)]
     if len(set(pieces)) != count or not all(0 <= n < count for n in (bos, eos, pad, unknown)):
         raise Unreadable("its tokenizer has pieces twice, or special ones that are not there")
     replaced = {}

@@ -24,7 +24,7 @@ from transformers import (
 
 from ilkd_bench.models.support import check_config, not_loaded
 from ilkd_bench.models.tokenizer_check import check_tokenizer, no_tokenizer
-from ilkd_bench.settings.identity import model_source
+from ilkd_bench.settings.identity import model_folder
 from ilkd_bench.settings.model_files import weights_file
 from ilkd_bench.types import BadInput
 
@@ -67,10 +67,8 @@ def find(path: str, revision: str | None) -> Folder:
     Raises:
         BadInput: there is none; the message says what to give instead.
     """
-    source = model_source(path)
+    source = model_folder(path)
     if isinstance(source, Path):
-        if source.is_file():
-            raise BadInput(f"{path} is a file: give the folder that it is in, with config.json")
         return Folder(source, str(source))
     kinds = [DESCRIPTIONS] if _only_sizes() else [DESCRIPTIONS + SAFETENSORS, PICKLES]
     try:

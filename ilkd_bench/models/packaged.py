@@ -1,4 +1,4 @@
-"""Models in files of Python packages: converted once into the cache, a normal folder from then on."""
+"""Models in files of Python packages, converted once into normal folders in the cache."""
 
 from __future__ import annotations
 

@@ -45,10 +45,26 @@ def model_source(path: str) -> Path | str:
     if Path(path).is_dir():
         return Path(path)
     if Path(path).is_file():
-        raise BadInput(f"{path} is a file: give the folder that it is in, with config.json")
+        raise _a_file(path)
     if path.startswith(("/", ".")) or path.count("/") > 1:
         raise BadInput(f"no model folder at {path}")
     return path
+
+
+def model_folder(path: str) -> Path | str:
+    """Return what `model_source` does, where that is a folder or at the hub.
+
+    Raises:
+        BadInput: as `model_source`, or it is a file.
+    """
+    source = model_source(path)
+    if isinstance(source, Path) and source.is_file():
+        raise _a_file(path)
+    return source
+
+
+def _a_file(path: str) -> BadInput:
+    return BadInput(f"{path} is a file: give the folder that it is in, with config.json")
 
 
 def reference(checkpoint: str) -> tuple[str, str | None]:

@@ -68,9 +68,7 @@ def build_student(run: Run) -> Model:
         BadInput: it cannot be built.
     """
     with _about("student"):
-        student: Model = run.student.build_model(
-            run.cache, labels=run.task.labels, seed=run.seed
-        )
+        student: Model = run.student.build_model(run.cache, labels=run.task.labels, seed=run.seed)
     return student
 
 

@@ -1,4 +1,4 @@
-"""Every method with BERT, RoBERTa and DistilBERT on either side, live and from the bank."""
+"""Every method with every family on either side, live and from the bank."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ ROUND = [("bert", "roberta"), ("roberta", "distilbert"), ("distilbert", "bert")]
 """Each family once on either side."""
 NO_GRADIENT = ("key.bias", "k_lin.bias", "attn.k.bias", "key_proj.bias")
 """A query-key product does not change when all keys move together: these are 0 by nature."""
-OTHER_PAIRS = [("bert", "electra"), ("electra", "deberta"), ("deberta", "bert")] + [
-    ("roberta", "mpnet"),
-    ("mpnet", "roberta"),
+OTHER_PAIRS = [
+    *[("bert", "electra"), ("electra", "deberta"), ("deberta", "bert")],
+    *[("roberta", "mpnet"), ("mpnet", "roberta")],
 ]
 """Each of the other families on either side of one that reads the same tokens."""
 OWN_WORDS = {name: "bert" for name in (*FAMILIES, *OTHERS)} | {

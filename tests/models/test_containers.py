@@ -151,7 +151,9 @@ def graph(folder: Path, dtype: type = np.float32, prefix: str = PREFIX, words: s
     library = pytest.importorskip("onnx")
     from onnx import helper, numpy_helper
 
-    arrays = {f"{prefix}{words or 'embeddings.word_embeddings.weight'}": np.arange(12).reshape(4, 3)}
+    arrays = {
+        f"{prefix}{words or 'embeddings.word_embeddings.weight'}": np.arange(12).reshape(4, 3)
+    }
     nodes = [helper.make_node("Gather", [next(iter(arrays)), "input_ids"], ["x0"])]
     for layer in range(2):
         bias = f"{prefix}encoder.layer.{layer}.output.dense.bias"

@@ -78,7 +78,7 @@ PROJECTED = {
 def test_projections_of_other_families_are_found_by_their_names(
     family: str, tmp_path: Path
 ) -> None:
-    """Their scores have relative positions in them, so what is expected is the maps' own product."""
+    """Scores may have relative positions in them: expected is what the maps give by themselves."""
     model = load(save(tmp_path, family)).eval()
     batch = inputs(model, "good film", "the film was very bad one two")
     hidden = model.outputs(batch, frozenset({"hidden"})).hidden

@@ -41,7 +41,8 @@ def test_the_names_that_the_mission_fixes_are_there() -> None:
     expected = {
         "method": "finetune vanilla pkd pkd_last alp rail_l rail_c pro_kd",
         "teacher": "tiny12 minilm_l6 e5_small bert_base roberta_base roberta_large",
-        "student": "tiny6 minilm_l3 minilm_l3_cut bert_tiny e5_small_6 e5_small_3 distilbert distilroberta bert_6 bert_4 bert_2",
+        "student": "tiny6 minilm_l3 minilm_l3_cut bert_tiny e5_small_6 e5_small_3"
+        " distilbert distilroberta bert_6 bert_4 bert_2",
         "task": "cola sst2 mrpc stsb qqp mnli qnli rte scitail paws imdb custom"
         " demo_sentiment demo_paraphrase demo_nli demo_similarity",
     }
