@@ -22,9 +22,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = command.parser(
         "banks",
         "Lists what is stored once for all runs: fine-tuned teachers, banks of what they show for "
-        "the rows of a split, tokenised text, halves of them that a killed run left, and "
-        "remembered hashes of files. What is removed is made again by the next run that needs it; "
-        "what a run uses is not removed.",
+        "the rows of a split, tokenised text, models of packages that were converted, halves of "
+        "them that a killed run left, and remembered hashes of files. What is removed is made "
+        "again by the next run that needs it; what a run uses is not removed.",
         on_results=False,
     )
     parser.add_argument("command", nargs="?", choices=["list", "prune"], default="list")

@@ -1,4 +1,4 @@
-"""What lies in a folder of caches: teachers, banks, tokens, halves of them, remembered hashes.
+"""What lies in a folder of caches: teachers, banks, tokens, converted models, halves, hashes.
 
 `ilkd-bench banks` lists it and removes what is old.
 """
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 DAY = 24 * 60 * 60
 
-KINDS = {"banks": "bank", "teachers": "teacher", "tokens": "tokens"}
+KINDS = {"banks": "bank", "teachers": "teacher", "tokens": "tokens", "models": "converted model"}
 """Folder of a cache folder -> what each folder in it is."""
 
-DESCRIPTIONS = ("meta.json", "teacher.json")
+DESCRIPTIONS = ("meta.json", "teacher.json", "converted.json")
 """Files that are written last, and say what a folder holds."""
 
 OLD_TOKENS = {"ids", "types", "offsets"}
@@ -32,6 +32,7 @@ HALVES: dict[str, dict[str | None, str]] = {
     "banks": {None: "half-built bank"},
     "teachers": {"best": "half-trained teacher", "snapshots": "half-trained teacher"},
     "tokens": {},
+    "models": {},
 }
 """Folder -> the parts beside a key (None: `.KEY` itself) that the next run goes on with."""
 

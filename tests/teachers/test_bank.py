@@ -575,6 +575,8 @@ def test_all_that_is_stored_is_listed_and_pruned(
         "teachers/.tiny12-rte-0d.gone": {"model.safetensors": "w"},
         "teachers/bert.v1-sst2-0e": {"model.safetensors": "w"},
         "tokens/77aa": {"meta.json": '{"files": {}}', "ids.npy": "i" * 9000},
+        "models/e5-88dd": {"converted.json": '{"files": {}}', "model.safetensors": "w" * 9000},
+        "models/.e5-88ee.4711": {"model.safetensors": "w"},
         "tokens/.77bb.4711": {"ids.npy": "i"},
         "tokens/77cc": {"meta.json": '{"ids": "0", "types": "1", "offsets": "2"}'},
     }
@@ -591,6 +593,7 @@ def test_all_that_is_stored_is_listed_and_pruned(
     assert kinds["bert.v1-sst2-0e"] == ["damaged", "teacher"]
     assert kinds["begun"] == ["half-built", "bank"] and kinds["whole"][0] == "bank"
     assert kinds["tiny12-rte-0d"][0] == kinds["77bb"][0] == "leftover"
+    assert kinds["e5-88dd"] == ["converted", "model"] and kinds["e5-88ee"][0] == "leftover"
     assert kinds["hashes"][0] == "hashes"
     assert all("kB" in line or "bytes" in line for line in lines)
     assert total.startswith("1 bank") and "2 half-trained teachers" in total
