@@ -56,8 +56,8 @@ def convert(path: str, like: str | None, cache_dir: Path) -> Folder:
     if not isinstance(source, Path) or not source.is_file() or source.suffix not in READERS:
         raise BadInput(
             f"path={path}: allowed is a file of a package that is converted, "
-            f"package:NAME/FILE ending in {' or '.join(READERS)}. Another model is given to a "
-            "student that is read as it is, as in student=minilm_l3_cut student.path=DIR"
+            f"package:NAME/FILE ending in {' or '.join(READERS)}. A folder is given to what is "
+            "read as it is: teacher=minilm_l6 teacher.path=DIR, student=bert_tiny student.path=DIR"
         )
     packages.require_pinned(path, cache_dir, lambda file, _: content_hash(file))
     parts = {"file": content_hash(source), "conversion": CONVERSION}

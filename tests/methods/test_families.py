@@ -138,7 +138,16 @@ def test_every_family_teaches_every_family(
         agree(values(of, method, teacher=bank), live, rel=2 * HALF)
 
 
-@pytest.mark.parametrize("families", list(product(FAMILIES, FAMILIES)), ids=" from ".join)
+@pytest.mark.parametrize(
+    "families",
+    [
+        *[pytest.param(pair, id=" from ".join(pair)) for pair in product(FAMILIES, FAMILIES)],
+        *[
+            pytest.param(pair, id=" from ".join(pair), marks=pytest.mark.runs)
+            for pair in OTHER_PAIRS
+        ],
+    ],
+)
 def test_padding_changes_no_term(families: tuple[str, str]) -> None:
     """Rows that are padded as beside a long one have the terms that they have without it."""
     for name in toys.METHODS:
