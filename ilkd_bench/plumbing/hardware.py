@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import logging
+import math
 import platform
 import re
-import statistics
 import subprocess
 import sys
 import time
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     import torch
 
 log = logging.getLogger(__name__)
-
-BFLOAT16 = ("avx512_bf16", "amx_bf16")
-"""Instructions that multiply bfloat16, as both torch and Linux call them."""
 
 SIDE = 512
 """Of the matrices by which bfloat16 is measured."""
@@ -57,21 +54,26 @@ def _driver_has_device() -> bool:
     return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 < count.value
 
 
-def multiplies_bfloat16() -> bool:
-    """Tell whether the processor multiplies bfloat16 in hardware; else torch emulates it.
+def fast_bfloat16() -> bool:
+    """Tell whether the processor multiplies bfloat16 faster than float32.
 
-    torch tells it. A process without torch, which takes seconds to import, asks Linux instead.
+    AMX does. AVX-512 BF16 does on processors that have no AVX-512 FP16; those that have it are
+    fast with AMX only, which virtual machines may hide (a training step then takes 1.4 times as
+    long). torch tells what is there; a process without it, which takes seconds to import, asks
+    Linux instead.
     """
-    if "torch" not in sys.modules:
-        listed = _instructions()
-        if listed:
-            return any(name in listed for name in BFLOAT16)
+    has = _instructions() if "torch" not in sys.modules else frozenset()
+    has = has or _capabilities()
+    return "amx_bf16" in has or ("avx512_bf16" in has and "avx512_fp16" not in has)
+
+
+def _capabilities() -> frozenset[str]:
+    """Return the instructions that torch finds; empty where it is too old to tell."""
     import torch
 
-    if not hasattr(torch.cpu, "get_capabilities"):  # an older torch
-        return False
-    told = torch.cpu.get_capabilities()
-    return any(name in told and bool(told[name]) for name in BFLOAT16)
+    if not hasattr(torch.cpu, "get_capabilities"):
+        return frozenset()
+    return frozenset(name for name, there in torch.cpu.get_capabilities().items() if there)
 
 
 @cache
@@ -88,13 +90,13 @@ def _instructions() -> frozenset[str]:
 def precision_used(precision: str, accelerator: str) -> str:
     """Return the precision that `auto` means on this machine.
 
-    16-mixed on CUDA, bf16-mixed on a processor that multiplies bfloat16, else 32-true.
+    16-mixed on CUDA, bf16-mixed on a processor that is fast in bfloat16, else 32-true.
     """
     if precision != "auto":
         return precision
     if auto_before(accelerator) == "16-mixed":
         return "16-mixed"
-    return "bf16-mixed" if multiplies_bfloat16() else "32-true"
+    return "bf16-mixed" if fast_bfloat16() else "32-true"
 
 
 def auto_before(accelerator: str) -> str:
@@ -102,15 +104,16 @@ def auto_before(accelerator: str) -> str:
     return "16-mixed" if accelerator != "cpu" and has_gpu() else "32-true"
 
 
-def warn_of_emulation(precision: str, accelerator: str) -> None:
-    """Say how slow 16 bits are on a processor that emulates them, as measured now."""
-    on_cpu = device_here(accelerator).type == "cpu"
-    if on_cpu and precision == "bf16-mixed" and not multiplies_bfloat16():
+def warn_of_slow_bfloat16(precision: str, accelerator: str) -> None:
+    """Say what 16 bits cost on a processor that is not made for them, as measured now."""
+    if precision != "bf16-mixed" or device_here(accelerator).type != "cpu" or fast_bfloat16():
+        return
+    cost = bfloat16_cost()
+    if cost > 1:
         log.warning(
-            "precision=bf16-mixed: this processor does not multiply bfloat16 in hardware; a "
-            "product of matrices took %.1f times as long as in float32 just now. Type "
-            "precision=32-true",
-            bfloat16_cost(),
+            "precision=bf16-mixed is slow on this processor: a product of matrices took %.1f times "
+            "as long in bfloat16 as in float32 just now. Type precision=32-true",
+            cost,
         )
 
 
@@ -118,16 +121,14 @@ def bfloat16_cost() -> float:
     """Return how long a product of bfloat16 matrices takes here, in times of float32."""
     import torch
 
-    seconds = []
-    for dtype in (torch.float32, torch.bfloat16):
-        matrix = torch.ones(SIDE, SIDE, dtype=dtype)
-        taken = []
-        for _ in range(6):
+    seconds = {torch.float32: math.inf, torch.bfloat16: math.inf}
+    for _ in range(6):
+        for dtype in seconds:
+            matrix = torch.ones(SIDE, SIDE, dtype=dtype)
             started = time.perf_counter()
             matrix @ matrix
-            taken.append(time.perf_counter() - started)
-        seconds.append(statistics.median(taken[1:]))  # the first also chooses the code
-    return seconds[1] / seconds[0]
+            seconds[dtype] = min(seconds[dtype], time.perf_counter() - started)
+    return seconds[torch.bfloat16] / seconds[torch.float32]
 
 
 def device_here(accelerator: str) -> torch.device:

@@ -23,7 +23,7 @@ from ilkd_bench.plumbing.hardware import (
     device_here,
     environment,
     precision_here,
-    warn_of_emulation,
+    warn_of_slow_bfloat16,
 )
 from ilkd_bench.plumbing.shared import kept_until_the_end
 from ilkd_bench.records.card import write_card
@@ -122,7 +122,7 @@ def prepare(run: Run) -> Parts:
     seconds = Seconds()
     with seconds.on("setup"):
         precision_here(run.precision, run.trainer.accelerator)  # BadInput now
-        warn_of_emulation(run.precision, run.trainer.accelerator)
+        warn_of_slow_bfloat16(run.precision, run.trainer.accelerator)
         require_unchanged(run)
         student, teacher = build_student(run), build_teacher(run)
         method, phases = matched(run, student, teacher)
