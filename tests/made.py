@@ -62,7 +62,7 @@ def record(
         "batch_size": batch_size,
         "epochs": 3,
         "max_length": 128,
-        "precision": "auto",
+        "precision": "32-true",
         "limit_train": None,
         "limit_eval": None,
     } | other

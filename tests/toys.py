@@ -50,8 +50,12 @@ SMALL = (
     "limit_train=64",
     "limit_eval=64",
     "epochs=1",
+    "precision=32-true",
 )
-"""Command-line words that shrink a run of the demo pair to about a second."""
+"""Command-line words that shrink a run of the demo pair to about a second.
+
+The precision that `auto` is depends on the processor.
+"""
 
 
 def config(*overrides: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from ilkd_bench.plumbing import files, own_files, processes, terminal
 from ilkd_bench.plumbing.command import reason
-from ilkd_bench.plumbing.hardware import precision_used
+from ilkd_bench.plumbing.hardware import auto_before
 from ilkd_bench.plumbing.interrupts import not_lost
 from ilkd_bench.plumbing.logs import crash_report, hush, logged, remove_empty, terminal_lines
 from ilkd_bench.records import retention
@@ -88,7 +88,7 @@ def _begun(run: Run, root: Path) -> Path | None:
         return home
     if not _has_others(home):
         return None
-    usual = precision_used("auto", run.trainer.accelerator)
+    usual = auto_before(run.trainer.accelerator)
     begun: list[Path] = []
     for old in former(run):
         folder = run_folder(root, old, run_id(old))
@@ -96,7 +96,7 @@ def _begun(run: Run, root: Path) -> Path | None:
         if record is not None and record.config["precision"] in (run.precision, "auto"):
             if isinstance(record, Done):
                 return folder
-            if run.precision in (record.config["precision"], usual):  # of `auto`, this machine's
+            if run.precision in (record.config["precision"], usual):  # of `auto`, what it was here
                 begun.append(folder)
     return begun[0] if begun else None
 

@@ -206,6 +206,17 @@ def assistant_key(identity: dict[str, Any], name: str, number: int) -> str:
     return f"{name}-{identity['task']['name']}-{digest([teacher, name, *parts])[:10]}"
 
 
+def teacher_precision(precision: str) -> str:
+    """Return the precision that teachers and assistants are trained in.
+
+    One in 32 bit serves the students in bfloat16 too.
+
+    Args:
+        precision: of the student's training.
+    """
+    return "32-true" if precision == "bf16-mixed" else precision
+
+
 def teacher_key(identity: dict[str, Any]) -> str:
     """Return the identity of a fine-tuned teacher: its recipe, its task and the data it saw.
 
@@ -215,6 +226,7 @@ def teacher_key(identity: dict[str, Any]) -> str:
     task = {k: v for k, v in identity["task"].items() if k != "ood"}
     seen = ("max_length", "gradient_clip", "precision", "limit_train", "limit_eval", "schema")
     part = {key: identity[key] for key in seen}
+    part["precision"] = teacher_precision(identity["precision"])
     part["teacher"] = {k: v for k, v in identity["teacher"].items() if k != "allow_weak"}
     data = identity["data"]
     part["data"] = {"train": data.get("teacher", data["train"]), "dev": data["dev"]}

@@ -22,6 +22,7 @@ from ilkd_bench.models.model import Model
 from ilkd_bench.models.support import check_needs
 from ilkd_bench.models.tokenizer_check import check_texts
 from ilkd_bench.plumbing.hardware import device_here
+from ilkd_bench.settings.identity import teacher_precision
 from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.banked import BANKED, banked, can_bank
 from ilkd_bench.teachers.live import LiveTeacher, Teacher
@@ -55,6 +56,7 @@ def recipe_settings(run: Run) -> FitSettings:
         seed=recipe.seed,
         batch_size=recipe.batch_size,
         patience=None,
+        precision=teacher_precision(run.precision),
         optimisation=Optimisation(
             recipe.lr, recipe.weight_decay, recipe.warmup_ratio, "teacher.recipe.lr"
         ),

@@ -18,9 +18,9 @@ from ilkd_bench.methods.finetune import Finetune
 from ilkd_bench.models.build import relabel
 from ilkd_bench.models.layers import copy_layers, keep
 from ilkd_bench.models.model import Model
-from ilkd_bench.plumbing.hardware import device_here, precision_used
+from ilkd_bench.plumbing.hardware import auto_before, device_here
 from ilkd_bench.settings.groups import student_settings
-from ilkd_bench.settings.identity import assistant_key, former, teacher_key
+from ilkd_bench.settings.identity import assistant_key, former, teacher_key, teacher_precision
 from ilkd_bench.settings.run import Run, StudentSettings
 from ilkd_bench.teachers.finetuned import load_weights, obtain, require_snapshots, snapshot_paths
 from ilkd_bench.teachers.live import LOGITS, LiveTeacher
@@ -76,13 +76,16 @@ def fine_tune(
 def _folder(run: Run, key: Callable[[dict[str, Any]], str]) -> Path:
     """Return where a teacher is or will be; one that schema 1 named stays where it is.
 
-    Of one made with `auto` nothing says which precision that was: it is taken to be this machine's.
+    Of one made with `auto` nothing says which precision that was: it is taken to be what `auto`
+    was on this machine.
     """
     root = run.cache / "teachers"
-    precisions = {run.precision}
-    if run.precision == precision_used("auto", run.trainer.accelerator):
+    precision = teacher_precision(run.precision)
+    precisions = {precision}
+    if precision == auto_before(run.trainer.accelerator):
         precisions.add("auto")
-    names = [key(old) for old in former(run) if old["precision"] in precisions]
+    old_ones = former(run.but(precision=precision))
+    names = [key(old) for old in old_ones if old["precision"] in precisions]
     folders = [root / name for name in (key(run.identity), *names)]
     return next((folder for folder in folders if folder.is_dir()), folders[0])
 

@@ -50,11 +50,15 @@ def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> T
 def both_outputs(
     student: Model, teacher: Teacher | None, batch: TrainingBatch, clock: Clock
 ) -> tuple[Outputs, Outputs, Rows]:
-    """Return what the student, the teacher (None where not needed) and the batch give a loss."""
+    """Return what the student, the teacher (None where not needed) and the batch give a loss.
+
+    The teacher answers in 32 bit, as its bank does, whatever the student computes in.
+    """
     phase, t = clock.phase, None
     if phase.needs and teacher is not None:
         at = None if phase.teacher_at is None else phase.teacher_at(clock.epoch)
-        t = teacher.outputs(batch, phase.needs, at)
+        with torch.autocast(batch["labels"].device.type, enabled=False):
+            t = teacher.outputs(batch, phase.needs, at)
     s = student.outputs(batch["student"], phase.needs)
     return s, cast(Outputs, t), Rows(batch["labels"], batch["index"])
 
@@ -199,8 +203,10 @@ class DistillModule(pl.LightningModule):
         self._labels: list[Tensor] = []
 
     def validation_step(self, batch: TrainingBatch, number: int) -> None:
-        """Collect predictions; scores are never means over batches."""
-        self._logits.append(self.student.outputs(batch["student"], frozenset()).logits.cpu())
+        """Collect predictions in 32 bit; scores are never means over batches."""
+        with torch.autocast(self.device.type, enabled=False):
+            logits = self.student.outputs(batch["student"], frozenset()).logits
+        self._logits.append(logits.cpu())
         self._labels.append(batch["labels"].cpu())
 
     def on_validation_epoch_end(self) -> None:

@@ -19,7 +19,12 @@ from ilkd_bench.models.layers import copy_layers
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import write_text
 from ilkd_bench.plumbing.full_disk import full_disk_told
-from ilkd_bench.plumbing.hardware import device_here, environment, precision_here
+from ilkd_bench.plumbing.hardware import (
+    device_here,
+    environment,
+    precision_here,
+    warn_of_slow_bfloat16,
+)
 from ilkd_bench.plumbing.shared import kept_until_the_end
 from ilkd_bench.records.card import write_card
 from ilkd_bench.records.record import Measured
@@ -117,6 +122,7 @@ def prepare(run: Run) -> Parts:
     seconds = Seconds()
     with seconds.on("setup"):
         precision_here(run.precision, run.trainer.accelerator)  # BadInput now
+        warn_of_slow_bfloat16(run.precision, run.trainer.accelerator)
         require_unchanged(run)
         student, teacher = build_student(run), build_teacher(run)
         method, phases = matched(run, student, teacher)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ilkd_bench import tables
 from ilkd_bench.jobs import plan
 from ilkd_bench.jobs.job import Job
 from ilkd_bench.jobs.sweep import Sweep
-from ilkd_bench.plumbing import processes
+from ilkd_bench.plumbing import hardware, processes
 from ilkd_bench.plumbing.files import write_json
 from ilkd_bench.records.find import find
 from ilkd_bench.records.folders import run_folder, run_folders
@@ -34,6 +35,12 @@ LATER = ("*/*/pkd/s2-*", "*/*/pkd/s3-*")
 """Of other settings as schema 1 saw them; not in its tables."""
 
 
+@pytest.fixture(autouse=True)
+def slow_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on the processor where they were run: `auto` was 32 bit, and still is."""
+    monkeypatch.setattr(hardware, "fast_bfloat16", lambda: False)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     shutil.copytree(OLD / "results", tmp_path / "results")
@@ -41,7 +48,6 @@ def root(tmp_path: Path) -> Path:
 
 
 def planned(root: Path, *words: str) -> list[Job]:
-    # Where they were run `auto` was 32 bit.
     where = ("trainer.accelerator=cpu", f"results_dir={root}/results", f"cache_dir={root}/cache")
     return plan.plan([*words, *where])
 
@@ -151,13 +157,31 @@ def test_teachers_and_assistants_have_their_old_names(root: Path) -> None:
     assert make_teacher._folder(job.run, teacher_key) == home
 
 
-def test_a_teacher_made_with_auto_serves_only_what_auto_is_here(root: Path) -> None:
+def test_a_teacher_made_with_auto_serves_only_what_auto_was_here(root: Path) -> None:
     facts = record("pkd", 0)["teacher"]
     (root / "cache/teachers" / facts["key"]).mkdir(parents=True)
     (here,) = planned(root, "method=pkd", "seed=8")
-    (other,) = planned(root, "method=pkd", "seed=8", "precision=bf16-mixed")
+    (other,) = planned(root, "method=pkd", "seed=8", "precision=16-mixed")
     assert make_teacher._folder(here.run, teacher_key).name == facts["key"]
     assert make_teacher._folder(other.run, teacher_key).name == teacher_key(other.run.identity)
+
+
+def test_a_teacher_in_32_bit_serves_students_in_bfloat16(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where `auto` is bfloat16 now: it was 32 bit when the teacher was made."""
+    monkeypatch.setattr(hardware, "fast_bfloat16", lambda: True)
+    (run,) = planned(root, "method=takd", "seed=8")
+    assert run.run.precision == "bf16-mixed"
+    facts = record("takd", 0)["teacher"]
+    (assistant,) = facts["assistants"]
+    for name in (facts["key"], assistant["key"]):
+        (root / "cache/teachers" / name).mkdir(parents=True)
+    named = partial(assistant_key, name=assistant["name"], number=1)
+    assert make_teacher._folder(run.run, teacher_key).name == facts["key"]
+    assert make_teacher._folder(run.run, named).name == assistant["key"]
+    home = make_teacher._folder(run.run.but(precision="32-true"), teacher_key)
+    assert home.name == facts["key"]
 
 
 def write(root: Path, method: str, seed: int, name: str, **changes: Any) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def test_limited_runs_stand_apart_and_say_so(tmp_path: Path) -> None:
 def test_sections_of_one_pair_say_what_sets_them_apart(tmp_path: Path) -> None:
     found = sections(tmp_path, [record(), record(epochs=40), record(student="other")])
     told = sorted((title, text.partition(". ")[0]) for title, text, _ in found)
-    general = "max_length 128, precision auto"
+    general = "max_length 128, precision 32-true"
     assert told == [
         ("big -> other", f"Settings: epochs 3, {general}"),
         (

@@ -45,7 +45,7 @@ def record(
         "batch_size": 32,
         "epochs": 3,
         "max_length": 128,
-        "precision": "auto",
+        "precision": "32-true",
         "limit_train": None,
         "limit_eval": None,
     }

@@ -58,7 +58,7 @@ def record(method: str = "rail_l", seed: int = 0, **changes: Any) -> dict[str, A
         "limit_train": None,
         "epochs": 3,
         "max_length": 128,
-        "precision": "auto",
+        "precision": "32-true",
         "limit_eval": None,
     } | changes
     return {

@@ -281,6 +281,7 @@ def key(folder: Path, *words: str) -> str:
         "student.layers=3",
         "patience=3",
         "teacher.allow_weak=false",
+        "precision=bf16-mixed",
     ],
 )
 def test_a_teacher_is_shared_by_all_runs_of_its_recipe(word: str, tmp_path: Path) -> None:
@@ -300,7 +301,7 @@ def test_a_teacher_is_shared_by_all_runs_of_its_recipe(word: str, tmp_path: Path
         "task=demo_nli",
         "max_length=64",
         "limit_train=32",
-        "precision=bf16-mixed",
+        "precision=16-mixed",
         "gradient_clip=2",
     ],
 )

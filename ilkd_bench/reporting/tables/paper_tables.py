@@ -169,7 +169,12 @@ def _caption(table: Table, summary: pd.DataFrame, results: Results) -> str:
         for column in table.columns
         for metric in sorted(set(rows_of(summary, column.task, column.split)["metric"]))
     )
-    caption = f"{pair}. {what}; {metrics}. Protocol: {protocol(scores)}."
+    sections = set(summary["section"])
+    precisions = {r.config["precision"] for r in results.records if r.place["section"] in sections}
+    caption = (
+        f"{pair}. {what}; {metrics}. Protocol: {protocol(scores)}; "
+        f"precision {', '.join(sorted(precisions))}."
+    )
     return f"{caption} {overview.BOLD}" if table.shows == "scores" else caption
 
 
@@ -241,7 +246,7 @@ def _commands(
             if cell is None or cell.n < most_seeds:
                 changed = row.method.partition(" (")[2].removesuffix(")")
                 lacking.setdefault(changed, []).append((row, column))
-    kept = ("epochs", "max_length", "patience", *LIMITS)
+    kept = ("epochs", "max_length", "patience", "precision", *LIMITS)
     settings = [f"{k}={configs[0][k]}" for k in kept if configs and configs[0].get(k) is not None]
     if table.sweep is None:
         settings.insert(0, f"seed={','.join(map(str, range(most_seeds or SEEDS)))}")
