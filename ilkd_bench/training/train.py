@@ -126,8 +126,10 @@ def prepare(run: Run) -> Parts:
         rows = Rows(splits["train"].labels, splits["train"].index)
         meet_rows(run, method, phases, student.spec, teacher.spec, rows)
         parameters = {"teacher": _parameters(teacher.model), "student": _parameters(student)}
-    with seconds.on("general"):
-        stage = general.start(student, run)
+    stage = None
+    if run.student.general is not None:
+        with seconds.on("general"):
+            stage = general.start(student, run)
     with seconds.on("teacher"):
         facts = fine_tune(run, teacher, phases, splits)
         facts |= _measure(run, teacher, splits)
