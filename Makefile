@@ -7,6 +7,7 @@ INSTALLED := $(VENV)/.installed
 .PHONY: help setup demo test test-long test-ray test-all lint matrix tables figures report bench clean clean-results
 
 DATA ?= $(or $(ILKD_BENCH_DATA),$(wildcard ../shared/data))
+RESULTS ?= results
 PEERS := .venv-peers
 RAY := .venv-ray
 
@@ -57,15 +58,15 @@ lint: $(INSTALLED)  ## format check, lint, types, who may import whom
 matrix: $(INSTALLED)  ## the table of docs/methods.md of what works with what
 	$(BIN)/python tests/make_matrix.py
 
-tables: $(INSTALLED)  ## tables from the records in results/
-	$(BIN)/python -m ilkd_bench.tables
+tables: $(INSTALLED)  ## tables from the records in results/, or RESULTS=DIR
+	$(BIN)/python -m ilkd_bench.tables --results-dir $(RESULTS)
 
 figures: $(INSTALLED)  ## figures from the records, after what needs a model was computed
-	$(BIN)/python -m ilkd_bench.analyse
-	$(BIN)/python -m ilkd_bench.figures
+	$(BIN)/python -m ilkd_bench.analyse --results-dir $(RESULTS)
+	$(BIN)/python -m ilkd_bench.figures --results-dir $(RESULTS)
 
-report: $(INSTALLED)  ## one page with everything: results/report/index.html
-	$(BIN)/python -m ilkd_bench.report
+report: $(INSTALLED)  ## one page with everything: results/report/index.html, or below RESULTS=DIR
+	$(BIN)/python -m ilkd_bench.report --results-dir $(RESULTS)
 
 $(PEERS)/.installed: benchmarks/peers.txt
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)

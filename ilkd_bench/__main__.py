@@ -16,6 +16,7 @@ VERBS = {
     "tables": "write tables from the records",
     "figures": "draw figures from the records",
     "report": "write all results as one HTML page",
+    "general": "distil a student on plain text, before any task",
     "analyse": "compare stored students with their teachers, layer by layer",
     "banks": "list what is stored once for all runs, and remove what is old",
     "export": "write a student as a folder for the model hub",

@@ -49,6 +49,35 @@ class Split(Dataset):
         return np.maximum(self.student.lengths, self.teacher.lengths)
 
 
+class PlainText(Split):
+    """Some rows of a text without labels, which stays where it is; both models read the same.
+
+    Args:
+        encoded: the whole text.
+        rows: numbers of the rows that are taken, [N].
+    """
+
+    def __init__(self, encoded: Encoded, rows: np.ndarray) -> None:
+        nothing = torch.zeros(len(rows), dtype=torch.long)
+        super().__init__(nothing, torch.from_numpy(rows), encoded, encoded)
+
+    def __getitem__(self, rows: np.ndarray) -> TrainingBatch:
+        """Return the batch of these rows, counted among those that are taken."""
+        index = self.index[rows]
+        inputs = self.student.batch(index.numpy())
+        return {
+            "student": inputs,
+            "teacher": inputs,
+            "labels": self.labels[rows],
+            "index": index,
+        }
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The length of each row, [N]."""
+        return self.student.lengths[self.index.numpy()]
+
+
 def batch_order(lengths: np.ndarray, batch_size: int, *, seed: int, epoch: int) -> list[np.ndarray]:
     """Return the batches of an epoch as row numbers: each row once, lengths alike in a batch.
 
@@ -66,12 +95,25 @@ def batch_order(lengths: np.ndarray, batch_size: int, *, seed: int, epoch: int) 
 
 
 class EpochBatches(Sampler):
-    """The batches of the current epoch; Lightning calls `set_epoch` before each."""
+    """The batches of the current epoch; Lightning calls `set_epoch` before each.
+
+    Args:
+        steps: batches that make an epoch, where the rows are so many that they take several, or so
+            few that they are gone through more than once; None: an epoch has each row once.
+    """
 
     def __init__(
-        self, lengths: np.ndarray, batch_size: int, *, seed: int, first_epoch: int
+        self,
+        lengths: np.ndarray,
+        batch_size: int,
+        *,
+        seed: int,
+        first_epoch: int,
+        steps: int | None = None,
     ) -> None:
         self.lengths, self.batch_size, self.seed = lengths, batch_size, seed
+        self._passage = -(-len(lengths) // batch_size)  # batches that have each row once
+        self.steps = self._passage if steps is None else steps
         self.first_epoch = self.epoch = first_epoch
 
     def set_epoch(self, epoch: int) -> None:
@@ -79,10 +121,16 @@ class EpochBatches(Sampler):
         self.epoch = self.first_epoch + epoch
 
     def __len__(self) -> int:
-        return -(-len(self.lengths) // self.batch_size)
+        return self.steps
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        return iter(batch_order(self.lengths, self.batch_size, seed=self.seed, epoch=self.epoch))
+        number, end = self.epoch * self.steps, (self.epoch + 1) * self.steps
+        while number < end:
+            passage, start = divmod(number, self._passage)
+            order = batch_order(self.lengths, self.batch_size, seed=self.seed, epoch=passage)
+            stretch = order[start : start + end - number]
+            yield from stretch
+            number += len(stretch)
 
 
 def sorted_batches(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:

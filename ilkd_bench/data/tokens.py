@@ -76,7 +76,7 @@ def encode(
     arrays = shared.obtain(
         folder,
         lambda: _load(folder),
-        lambda: _save(folder, _tokenise(rows, tokenizer, max_length)),
+        lambda: _save(folder, tokenise(rows, tokenizer, max_length)),
         waiting="another run is tokenising the same rows",
     )
     return Encoded(**arrays, pad_id=tokenizer.pad_token_id)
@@ -84,12 +84,17 @@ def encode(
 
 def tokenised(rows: TextRows, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> Encoded:
     """Tokenise a few rows without the cache; see `encode`."""
-    return Encoded(**_tokenise(rows, tokenizer, max_length), pad_id=tokenizer.pad_token_id)
+    return Encoded(**tokenise(rows, tokenizer, max_length), pad_id=tokenizer.pad_token_id)
 
 
-def _tokenise(
+def tokenise(
     rows: TextRows, tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> dict[str, np.ndarray]:
+    """Return the arrays of `Encoded` for some rows.
+
+    Raises:
+        BadInput: see `encode`.
+    """
     encoded = tokenizer(
         *rows.texts, truncation=True, max_length=max_length, return_token_type_ids=True
     )

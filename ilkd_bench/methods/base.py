@@ -45,6 +45,16 @@ class Method(nn.Module):
         """
         return [Phase("distill", epochs, self.needs)]
 
+    def general(self, epochs: int) -> Phase:
+        """Return how a student learns from plain text, before any task and without labels.
+
+        Called once, before the first step.
+
+        Raises:
+            Incompatible: the method learns from labels, or from logits of a task.
+        """
+        raise Incompatible("it learns from the labels or the logits of a task")
+
     def prepare(self, labels: Tensor, index: Tensor) -> None:
         """Look at the training rows, once per run and before any loss.
 

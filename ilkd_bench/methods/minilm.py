@@ -9,9 +9,10 @@ head, with the D of each model's own heads:
 mean over heads and real query tokens; padding is neither query nor key. Relations are T x T, so the
 widths are free, but the models need as many heads and the same tokens.
 
-Deviations: the paper distils on general text and fine-tunes on the labels afterwards; here, on the
-text of the task, both terms stand beside the labels and the teacher's logits in one phase. The
-softmax is of the scores themselves, so that dropout on the attention is no part of the terms.
+The paper distils on general text, which is the general stage here, and fine-tunes on the labels
+afterwards. Deviations: on the text of a task both terms stand beside the labels and the teacher's
+logits in one phase. The softmax is of the scores themselves, so that dropout on the attention is no
+part of the terms.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from ilkd_bench.functional.features import relations
 from ilkd_bench.functional.losses import relation_kl
 from ilkd_bench.methods.base import check_heads
 from ilkd_bench.methods.vanilla import Vanilla
-from ilkd_bench.types import Clock, Outputs, Rows, Spec
+from ilkd_bench.types import Clock, Outputs, Phase, Rows, Spec
+
+RELATED = frozenset({"queries", "keys", "values"})
 
 
 class MiniLM(Vanilla):
@@ -32,17 +35,21 @@ class MiniLM(Vanilla):
         Incompatible: the models have other numbers of heads, or read other tokens.
     """
 
-    needs = frozenset({"logits", "queries", "keys", "values"})
+    needs = RELATED | {"logits"}
     same_tokens = True
 
     def __init__(self, student: Spec, teacher: Spec, *, temperature: float) -> None:
         super().__init__(student, teacher, temperature=temperature)
         check_heads(student, teacher, "relations between tokens")
 
+    def general(self, epochs: int) -> Phase:
+        return Phase("general", epochs, RELATED)
+
     def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
+        learned = {} if clock.phase.name == "general" else super().loss(s, t, rows, clock)
         scores_s, scores_t = (relations(x.queries[-1], x.keys[-1]) for x in (s, t))  # [B, A, T, T]
         values_s, values_t = (relations(x.values[-1], x.values[-1]) for x in (s, t))
-        return super().loss(s, t, rows, clock) | {
+        return learned | {
             "attention": relation_kl(scores_s, scores_t, s.mask),
             "value": relation_kl(values_s, values_t, s.mask),
         }

@@ -1,4 +1,4 @@
-"""TinyBERT, the task-specific stage (Jiao et al., Findings of EMNLP 2020, arXiv 1909.10351).
+"""TinyBERT, both stages (Jiao et al., Findings of EMNLP 2020, arXiv 1909.10351).
 
 Phase `hint` imitates the inside of the teacher, student layer i that of layer g(i) = i n / m:
 
@@ -9,6 +9,9 @@ The scores are those before the softmax. Hidden states: mean over real tokens an
 mean over heads and pairs of real tokens. Phase `predict` then learns the teacher's logits:
 
     predict   = T^2 KL(softmax(z_t / T) || softmax(z_s / T)),  T = 1              (eq. 10)
+
+The general stage (section 3.2) is phase `hint` on plain text. Where the widths are equal W starts
+as the identity there, which is ours: the student may be cut from the teacher.
 
 Deviations: the authors' code averages over padding too, and divides the soft cross-entropy by the
 number of classes as well; the divergence has the gradient of the cross-entropy. As in their code, W
@@ -80,6 +83,14 @@ class TinyBERT(Method):
             Phase("hint", hint, INSIDE),
             Phase("predict", predict, needs, lr_factor=self.predict_lr_factor),
         ]
+
+    def general(self, epochs: int) -> Phase:
+        if self.projection.in_features == self.projection.out_features:
+            nn.init.eye_(
+                self.projection.weight
+            )  # a student cut from the teacher speaks its language
+            nn.init.zeros_(self.projection.bias)
+        return Phase("hint", epochs, INSIDE)
 
     def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         if clock.phase.name == "hint":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from rich.console import Console, RenderableType
@@ -64,6 +65,14 @@ def track(items: SizedIterable[Item], title: str) -> Iterator[Item]:
         for item in items:
             yield item
             bars.advance(task)
+
+
+@contextmanager
+def count(title: str) -> Iterator[Callable[[int], None]]:
+    """Show how many items there were so far, of nobody knows how many; yields what adds some."""
+    with Bars() as bars:
+        task = bars.add_task(title, total=None, state="")
+        yield lambda more: bars.advance(task, more)
 
 
 class Lines(logging.Handler):

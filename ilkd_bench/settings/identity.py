@@ -20,7 +20,7 @@ from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.types import BadInput
 
 if TYPE_CHECKING:
-    from ilkd_bench.settings.run import Run
+    from ilkd_bench.settings.run import Run, StudentSettings
 
 NO_SCIENCE = {
     "teacher": ("_target_", "allow_weak"),
@@ -28,6 +28,9 @@ NO_SCIENCE = {
     "method": ("_target_",),
 }
 """Keys of a group that change no number."""
+
+TRAINING = ("checkpoint", "recipe")
+"""Keys of a teacher that do not count before it is fine-tuned."""
 
 
 def model_source(path: str) -> Path | str:
@@ -125,7 +128,7 @@ def essence(run: Run, hash_of: FileHash) -> dict[str, Any]:
     """
     groups: dict[str, Any] = {
         "teacher": _model("teacher", run.teacher.model_dump(by_alias=True), run.cache, hash_of),
-        "student": _model("student", run.student.model_dump(by_alias=True), run.cache, hash_of),
+        "student": _student(run.student, run, hash_of),
         "method": _essential("method", run.method.model_dump(by_alias=True)),
         "task": asdict(run.task),
     }
@@ -168,6 +171,23 @@ def _model(
     return kept
 
 
+def _student(settings: StudentSettings, run: Run, hash_of: FileHash) -> dict[str, Any]:
+    """Return what a student is; a general stage is no part of one that has none."""
+    general = settings.general
+    plain = settings.model_dump(by_alias=True, exclude={"general"})
+    student = _model("student", plain, run.cache, hash_of)
+    if general is None:
+        return student
+    teacher = {k: v for k, v in general.group("teacher").items() if k not in TRAINING}
+    corpus = general.corpus.corpus(run.data_dir).fingerprint(run.cache, hash_of)
+    stage = general.model_dump() | {
+        "teacher": _model("teacher", teacher, run.cache, hash_of),
+        "method": _essential("method", general.group("method") | {"weights": general.weights}),
+        "corpus": corpus,
+    }
+    return student | {"general": stage}
+
+
 def _essential(group: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in NO_SCIENCE[group]}
 
@@ -181,9 +201,7 @@ def _assistants(run: Run, hash_of: FileHash) -> dict[str, Any]:
     assistants = run.method.arguments["assistants"]
     chain = assistants if isinstance(assistants, list) else [assistants]
     names = [name for name in chain if isinstance(name, str) and assistants != "auto"]
-    students = {
-        name: _model("student", student_settings(name), run.cache, hash_of) for name in names
-    }
+    students = {name: _student(run.other_student(name), run, hash_of) for name in names}
     return {"recipe": run.teacher.recipe.model_dump(), "students": students}
 
 
@@ -215,6 +233,15 @@ def teacher_precision(precision: str) -> str:
         precision: of the student's training.
     """
     return "32-true" if precision == "bf16-mixed" else precision
+
+
+def general_key(student: dict[str, Any], precision: str) -> str:
+    """Return the identity of a student's general stage: what it starts from, and how it learns.
+
+    Args:
+        student: as a run's identity has it.
+    """
+    return f"{student['name']}-general-{digest([student, precision])[:10]}"
 
 
 def teacher_key(identity: dict[str, Any]) -> str:

@@ -47,7 +47,8 @@ from ilkd_bench.settings.checks import (
     refusal,
     some_weight,
 )
-from ilkd_bench.settings.groups import resolve
+from ilkd_bench.settings.general import GeneralSettings
+from ilkd_bench.settings.groups import resolve, student_settings
 from ilkd_bench.settings.task import Frozen, task_of
 from ilkd_bench.types import BadInput
 
@@ -129,10 +130,23 @@ class Recommended(Frozen):
 
 
 class StudentSettings(Encoder):
-    """A group of conf/student."""
+    """A group of conf/student.
+
+    Raises:
+        BadInput: it starts from the fine-tuned teacher, which would undo its general stage.
+    """
 
     teacher_layers: Layers  # to start from, counted from 1
     recommended: Recommended
+    general: GeneralSettings | None = None  # what it learns before any task
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        if self.general is not None and self.teacher_layers is not None:
+            raise BadInput(
+                f"student.teacher_layers={self.teacher_layers} would undo the general stage of "
+                f"student={self.name}: type student.teacher_layers=null or student.general=null"
+            )
 
 
 class MethodSettings(Constructed):
@@ -280,6 +294,14 @@ class Run(Science):
     def limited(self) -> bool:
         """Whether only a part of the rows is used."""
         return self.limit_train is not None or self.limit_eval is not None
+
+    def other_student(self, name: str) -> StudentSettings:
+        """Return the settings of a student that is not the run's: an assistant.
+
+        Raises:
+            BadInput: there is none of this name.
+        """
+        return StudentSettings(**student_settings(name))
 
     @property
     def assisted(self) -> bool:

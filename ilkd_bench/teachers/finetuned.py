@@ -49,7 +49,7 @@ def obtain(
         folder,
         lambda: stored_facts(folder, snapshots=snapshots),
         lambda: _make(folder, make, snapshots),
-        waiting=f"another run is fine-tuning the teacher {folder.name}",
+        waiting=f"another run is training {folder.name}",
         half_done=_useful,
     )
 

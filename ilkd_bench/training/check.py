@@ -16,6 +16,7 @@ from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import digest
 from ilkd_bench.plumbing.hardware import precision_here
 from ilkd_bench.settings.run import Run
+from ilkd_bench.training import general
 from ilkd_bench.training.inputs import (
     build_student,
     build_teacher,
@@ -70,6 +71,7 @@ class Checks:
         teacher = self._once(
             ["teacher", pair["teacher"], labels], partial(_sizes, build_teacher, run)
         )
+        self._once(["general", pair["student"]], partial(general.check, run))
         method, phases = matched(run, student, teacher)
         seen = [run.identity["task"], run.data, run.limit_train, run.limit_eval]
         glance = self._once(seen, partial(_look, run))

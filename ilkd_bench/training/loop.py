@@ -50,6 +50,7 @@ class FitSettings:
     accelerator: str
     workers: int
     eval_batch_size: int
+    steps: int | None = None  # of an epoch, which then is a stretch of the rows; None: all rows
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def fit(
     *,
     phases: Sequence[Phase],
     settings: FitSettings,
-    score: Score,
+    score: Score | None,
     monitor: str,
     folder: Path,
     title: str,
@@ -171,7 +172,11 @@ def loaders(
     train, dev = splits["train"], splits["dev"]
     pin = device_here(settings.accelerator).type == "cuda"
     batches = EpochBatches(
-        train.lengths, settings.batch_size, seed=settings.seed, first_epoch=first_epoch
+        train.lengths,
+        settings.batch_size,
+        seed=settings.seed,
+        first_epoch=first_epoch,
+        steps=settings.steps,
     )
     batches.set_epoch(done)
     return (

@@ -19,9 +19,8 @@ from ilkd_bench.models.build import relabel
 from ilkd_bench.models.layers import copy_layers, keep
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.hardware import auto_before, device_here
-from ilkd_bench.settings.groups import student_settings
 from ilkd_bench.settings.identity import assistant_key, former, teacher_key, teacher_precision
-from ilkd_bench.settings.run import Run, StudentSettings
+from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.finetuned import load_weights, obtain, require_snapshots, snapshot_paths
 from ilkd_bench.teachers.live import LOGITS, LiveTeacher
 from ilkd_bench.training.evaluation import measure_teacher, scorer
@@ -194,7 +193,7 @@ def build_assistant(which: int | str, run: Run, teacher: LiveTeacher) -> LiveTea
         if teacher.label_order is not None and labels is not None:
             relabel(model.hf, teacher.label_order, labels)
         return LiveTeacher(model, name=f"{teacher.name}-{which}")
-    student = StudentSettings(**student_settings(which))
+    student = run.other_student(which)
     model = student.build_model(run.cache, labels=labels, seed=run.teacher.recipe.seed)
     if student.teacher_layers is not None:
         copy_layers(model.hf, teacher.model.hf, student.teacher_layers)

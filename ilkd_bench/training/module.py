@@ -22,6 +22,9 @@ from ilkd_bench.types import Clock, Outputs, Phase, Rows, TrainingBatch
 Score = Callable[[Tensor, Tensor], dict[str, float]]
 """(logits [N, C], labels [N]) -> metrics by name."""
 
+CLOSENESS = "closeness"
+"""What selects the best epoch where there are no labels: minus the loss on dev."""
+
 
 @dataclass(frozen=True)
 class Optimisation:
@@ -45,6 +48,26 @@ def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> T
             f"no weight for the loss term {', '.join(unweighted)}: add it to the method's weights"
         )
     return sum((weights[name] * term for name, term in terms.items()), start=torch.tensor(0.0))
+
+
+class Distance:
+    """How far a student is from its teacher: the mean of each loss term over rows."""
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self._weights = weights
+        self._sums: dict[str, float] = {}
+        self._rows = 0
+
+    def add(self, terms: Mapping[str, Tensor], rows: int) -> None:
+        """Take in the loss terms of some rows, each a mean over them."""
+        self._rows += rows
+        for name, value in (*terms.items(), ("total", weighted_sum(terms, self._weights))):
+            self._sums[name] = self._sums.get(name, 0.0) + float(value) * rows
+
+    def scores(self) -> dict[str, float]:
+        """Return the mean of each term, and `CLOSENESS`."""
+        means = {name: total / self._rows for name, total in self._sums.items()}
+        return {CLOSENESS: -means.pop("total")} | means
 
 
 def both_outputs(
@@ -72,7 +95,8 @@ class DistillModule(pl.LightningModule):
         phase: what to train now.
         first_epoch: of this phase, counted over the whole run.
         seed: every random number of an epoch derives from it and the epoch.
-        score: computes the dev metrics.
+        score: computes the dev metrics; None: there are no labels, and what counts on dev is how
+            close the student is to the teacher.
         monitor: the metric among them that selects the best epoch.
     """
 
@@ -87,7 +111,7 @@ class DistillModule(pl.LightningModule):
         first_epoch: int,
         seed: int,
         optimisation: Optimisation,
-        score: Score,
+        score: Score | None,
         monitor: str,
     ) -> None:
         super().__init__()
@@ -201,19 +225,28 @@ class DistillModule(pl.LightningModule):
         self._paused = time.perf_counter()
         self._logits: list[Tensor] = []
         self._labels: list[Tensor] = []
+        self._distance = Distance(self.weights)
 
     def validation_step(self, batch: TrainingBatch, number: int) -> None:
         """Collect predictions in 32 bit; scores are never means over batches."""
         with torch.autocast(self.device.type, enabled=False):
+            if self._score is None:
+                s, t, rows = both_outputs(self.student, self._teacher[0], batch, self.clock)
+                self._distance.add(self.method.loss(s, t, rows, self.clock), len(rows.labels))
+                return
             logits = self.student.outputs(batch["student"], frozenset()).logits
         self._logits.append(logits.cpu())
         self._labels.append(batch["labels"].cpu())
 
     def on_validation_epoch_end(self) -> None:
         """Score the whole dev set."""
-        logits = torch.cat(self._logits)
-        self._answers = bool(torch.isfinite(logits).all())
-        scores = self._score(logits, torch.cat(self._labels))
+        if self._score is None:
+            scores = self._distance.scores()
+            self._answers = all(map(math.isfinite, scores.values()))
+        else:
+            logits = torch.cat(self._logits)
+            self._answers = bool(torch.isfinite(logits).all())
+            scores = self._score(logits, torch.cat(self._labels))
         self._dev = {f"dev/{name}": float(value) for name, value in scores.items()}
         self.log("monitor", scores[self._monitor], logger=False)
 
@@ -226,7 +259,7 @@ class DistillModule(pl.LightningModule):
         losses = {name: (value / self._rows).item() for name, value in self._sums.items()}
         wrong = [name for name, value in losses.items() if not math.isfinite(value)]
         if wrong or not self._answers:
-            what = f"the loss ({', '.join(wrong)}) is" if wrong else "the logits on dev are"
+            what = f"the loss ({', '.join(wrong)}) is" if wrong else "the answers on dev are"
             raise FloatingPointError(
                 f"{what} not finite in epoch {self.current_epoch + 1} of phase {self.phase.name}: "
                 f"try a lower {self._optimisation.lr_key}="

@@ -31,6 +31,7 @@ from ilkd_bench.records.record import Measured
 from ilkd_bench.settings.identity import require_unchanged
 from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers.live import LOGITS, LiveTeacher, Teacher
+from ilkd_bench.training import general
 from ilkd_bench.training.evaluation import evaluate, measure_teacher, save_student, scorer
 from ilkd_bench.training.inputs import (
     answering,
@@ -131,6 +132,10 @@ def prepare(run: Run) -> Parts:
         rows = Rows(splits["train"].labels, splits["train"].index)
         meet_rows(run, method, phases, student.spec, teacher.spec, rows)
         parameters = {"teacher": _parameters(teacher.model), "student": _parameters(student)}
+    stage = None
+    if run.student.general is not None:
+        with seconds.on("general"):
+            stage = general.start(student, run)
     with seconds.on("teacher"):
         facts = fine_tune(run, teacher, phases, splits)
         facts |= _measure(run, teacher, splits)
@@ -148,6 +153,8 @@ def prepare(run: Run) -> Parts:
         facts["outputs"] = answers.source
     else:
         facts["outputs"] = None
+    if stage is not None:
+        facts["general"] = stage
     if run.compile:
         student.hf.compile(dynamic=True)  # lengths differ from batch to batch
     return Parts(student, method, phases, splits, answers, facts, parameters, seconds)

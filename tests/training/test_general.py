@@ -1,0 +1,282 @@
+"""The general stage: what it is made of, once for all runs, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import toys
+from safetensors.torch import load_file
+from torch import nn
+
+from ilkd_bench.functional.losses import masked_mse
+from ilkd_bench.jobs import plan as planning
+from ilkd_bench.settings import identity
+from ilkd_bench.training import general, train
+from ilkd_bench.training.inputs import build_student
+from ilkd_bench.types import BadInput, Clock, Incompatible, Rows
+
+STAGE = (
+    "student=tiny6_general",
+    "student.layers=3",
+    "student.general.held_out=20",
+    "student.general.batch_size=16",
+    "student.general.every=6",
+    "student.general.limit_steps=12",
+    "student.general.max_length=16",
+)
+"""A stage of a second: 3 layers learn from the 12 of the demo teacher."""
+
+
+def job(folder: Path, *words: str) -> Any:
+    (job,) = planning.plan(toys.small(folder, *STAGE, "teacher.layers=2", *words))
+    return job
+
+
+def stage(folder: Path, *words: str) -> Any:
+    return job(folder, *words).run.student.general
+
+
+def started(folder: Path, *words: str) -> tuple[nn.Module, Any]:
+    run = job(folder, *words).run
+    student = build_student(run)
+    return student, general.start(student, run)
+
+
+def folder_of(tmp_path: Path) -> Path:
+    (folder,) = (tmp_path / "cache/teachers").glob("tiny6_general-general-??????????")
+    return folder
+
+
+def test_a_student_comes_closer_and_only_its_encoder_has_changed(tmp_path: Path) -> None:
+    before = build_student(job(tmp_path).run).hf.state_dict()
+    student, facts = started(tmp_path)
+    assert 0 < facts["ended"] < facts["began"]
+    assert facts["steps"] == 12 and facts["rows"] == 12 * 16 and facts["held_out"] == 20
+    assert facts["key"] == folder_of(tmp_path).name
+    stored = load_file(folder_of(tmp_path) / "model.safetensors")
+    for name, value in student.hf.state_dict().items():
+        own = name.startswith(("classifier.", "bert.pooler."))
+        expected = before[name] if own else stored[name.removeprefix("bert.")]
+        assert torch.equal(value, expected), name
+    changed = [
+        name for name in before if not torch.equal(before[name], student.hf.state_dict()[name])
+    ]
+    assert len(changed) > 40
+
+
+def test_seeds_share_the_stage_and_draw_their_own_classifier(tmp_path: Path) -> None:
+    (one, first), (other, second) = (started(tmp_path, f"seed={seed}") for seed in (0, 1))
+    assert first == second, "made once, with the same facts"
+    a, b = one.hf.state_dict(), other.hf.state_dict()
+    same = {name for name in a if torch.equal(a[name], b[name])}
+    assert "bert.encoder.layer.0.attention.self.query.weight" in same
+    assert not {"classifier.weight", "bert.pooler.dense.weight"} & same
+
+
+def test_the_distance_is_that_of_the_method_on_the_texts_held_out(tmp_path: Path) -> None:
+    """Computed once more by hand, of the weights that were stored."""
+    words = ("student.general.weights.attention=0", "trainer.eval_batch_size=1")
+    run = job(tmp_path, *words).run
+    student, teacher, *_ = general.parts(run.student, run.student.general, run.cache)
+    _, facts = started(tmp_path, *words)
+    corpus = run.student.general.corpus.corpus(None)
+    encoded, _ = general.encode_corpus(
+        corpus,
+        student.tokenizer,
+        about=run.identity["student"]["general"]["corpus"],
+        max_length=16,
+        cache_dir=run.cache,
+    )
+    dev = general._split(encoded, run.student.general)["dev"]
+    total = 0.0
+    for row in range(len(dev)):
+        batch = dev[torch.tensor([row]).numpy()]
+        with torch.no_grad():
+            s = student.eval().outputs(batch["student"], frozenset({"hidden"}))
+            t = teacher.outputs(batch, frozenset({"hidden"}))
+        points = zip(s.hidden, [t.hidden[i] for i in (0, 4, 8, 12)], strict=True)
+        total += sum(float(masked_mse(a, b, s.mask)) for a, b in points)
+    assert facts["began"] == pytest.approx(total / 20, rel=1e-4)
+
+
+def test_a_map_between_equal_widths_starts_as_the_identity() -> None:
+    method = toys.method("tinybert", toys.spec(2), toys.spec(4))
+    phase = method.general(3)
+    assert phase.epochs == 3
+    assert torch.equal(method.projection.weight, torch.eye(4))  # type: ignore[attr-defined, union-attr, arg-type]
+    other = toys.method("tinybert", toys.spec(2, width=8), toys.spec(4))
+    drawn = other.projection.weight.clone()  # type: ignore[union-attr, operator]
+    other.general(3)
+    assert torch.equal(other.projection.weight, drawn)  # type: ignore[attr-defined, union-attr, arg-type]
+
+
+@pytest.mark.parametrize("name", ["tinybert", "minilm"])
+def test_no_label_and_no_logit_is_looked_at(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    small, large = toys.spec(2), toys.spec(4)
+    method = toys.method(name, small, large)
+    phase = method.general(1)
+    s, t = (toys.raw(spec, generator).outputs(phase.needs) for spec in (small, large))
+    clock = Clock(phase, epoch=0, step=0, steps=1, seed=0)
+
+    def loss(label: int) -> dict[str, Any]:
+        rows = Rows(torch.full((4,), label), torch.arange(4))
+        return {k: v.item() for k, v in method.loss(s, t, rows, clock).items()}
+
+    assert loss(0) == loss(1)
+    assert not loss(0).keys() & {"ce", "kd", "predict"}
+    assert "logits" not in phase.needs
+
+
+@pytest.mark.parametrize("name", sorted(set(toys.METHODS) - {"tinybert", "minilm"}))
+def test_other_methods_have_no_general_stage(name: str) -> None:
+    settings = toys.spec(3), toys.spec(6)
+    with pytest.raises(Incompatible, match="labels or the logits"):
+        toys.method(name, *settings).general(1)
+
+
+# ----------------------------------------------------------------------------------------- identity
+
+
+def test_what_a_stage_is_counts_for_the_run_and_for_its_own_name(tmp_path: Path) -> None:
+    def names(*words: str) -> tuple[str, str]:
+        run = job(tmp_path, *words).run
+        return run.id, identity.general_key(run.identity["student"], run.precision)
+
+    plain = names()
+    assert names("method=pkd", "lr=1e-4")[1] == plain[1] != names("student.general.lr=1e-4")[1]
+    for word in ("student.general.seed=1", "student.general.limit_steps=13", "student.layers=6"):
+        run, key = names(word)
+        assert run != plain[0] and key != plain[1], word
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/a.txt").write_text("One. Two.")
+    folder = f"student.general.corpus.folder={tmp_path / 'texts'}"
+    first = names(folder)
+    (tmp_path / "texts/a.txt").write_text("One. Three.")
+    assert len({plain, first, names(folder)}) == 3
+
+
+def test_a_student_without_a_stage_does_not_speak_of_it(tmp_path: Path) -> None:
+    (job,) = planning.plan(toys.small(tmp_path))
+    assert "general" not in job.run.identity["student"]
+
+
+# ----------------------------------------------------------------------------------- whole, or not
+
+
+def test_a_stage_that_was_broken_off_goes_on_and_ends_bit_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, whole = started(tmp_path / "whole")
+    steps: list[int] = []
+    real = general.fit
+
+    def stopped(*args: Any, **more: Any) -> Any:
+        from ilkd_bench.training.module import DistillModule
+
+        step = DistillModule.training_step
+
+        def training_step(self: Any, batch: Any, number: int) -> Any:
+            steps.append(self.global_step)
+            if len(steps) == 9:
+                raise KeyboardInterrupt
+            return step(self, batch, number)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(DistillModule, "training_step", training_step)
+            return real(*args, **more)
+
+    monkeypatch.setattr(general, "fit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        started(tmp_path / "stopped")
+    _, facts = started(tmp_path / "stopped")
+    assert steps == [*range(9), *range(6, 12)], "from the end of the first stretch"
+    assert {k: v for k, v in facts.items() if k != "seconds"} == {
+        k: v for k, v in whole.items() if k != "seconds"
+    }
+    one, other = (folder_of(tmp_path / name) / "model.safetensors" for name in ("whole", "stopped"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_damaged_stage_is_made_again(tmp_path: Path) -> None:
+    started(tmp_path)
+    path = folder_of(tmp_path) / "model.safetensors"
+    good = path.read_bytes()
+    path.write_bytes(good[:-4] + bytes(4))
+    started(tmp_path)
+    assert path.read_bytes() == good
+
+
+def test_a_stage_that_ends_no_closer_is_kept_for_a_look_and_not_used(tmp_path: Path) -> None:
+    words = ("student.general.lr=10", "student.general.warmup_ratio=0", "student.general.every=2")
+    with pytest.raises(BadInput, match="ended no closer to its teacher than it began"):
+        started(tmp_path, *words, "student.general.limit_steps=4")
+    facts = json.loads((folder_of(tmp_path) / "teacher.json").read_text())
+    assert facts["ended"] >= facts["began"] and len(facts["history"]) == 2
+    assert (folder_of(tmp_path) / "model.safetensors").exists()
+
+
+def test_a_stage_whose_loss_is_not_finite_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FloatingPointError, match=r"try a lower student\.general\.lr="):
+        started(tmp_path, "student.general.lr=1e12")
+    assert [p for p in (tmp_path / "cache/teachers").iterdir() if p.suffix != ".lock"] == []
+
+
+def test_the_record_says_what_was_learned_from(tmp_path: Path) -> None:
+    it = job(tmp_path, "method=finetune")
+    measured = train.train(it.run, tmp_path / "run").model_dump()
+    told = measured["teacher"]["general"]
+    assert told["key"] == folder_of(tmp_path).name
+    assert told["texts"] == 1569 and told["pairs"] == 463
+    assert it.run.identity["student"]["general"]["corpus"]["tasks"].keys() == {
+        *("demo_sentiment", "demo_paraphrase", "demo_nli", "demo_similarity")
+    }
+
+
+# ---------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["student.general.method=vanilla"], "it learns from the labels or the logits"),
+        (["student.general.teacher=tiny13"], "allowed are"),
+        (["student.layers=5"], "do not divide"),
+        (
+            ["student.general.teacher=minilm_l6", "student.layers=2"],
+            "2 attention heads and the teacher 12",
+        ),
+        (["student.general.max_length=1000"], "allowed is 128 or less"),
+        (["student.heads=4"], "4 attention heads and the teacher 2"),
+        (["student.general.corpus.tasks=[]"], "corpus is empty"),
+        (["student.general.corpus.tasks=[imdb]"], "task imdb has no training rows"),
+        (["student.general.corpus.tasks=[nosuch]"], "no task is called nosuch"),
+        (
+            ["student.general.weights.hidden=0", "student.general.weights.attention=0"],
+            "at least one",
+        ),
+        (["student.general.lr=0"], "a number above 0"),
+        (["student.general.every=0"], "at least 1"),
+        (["student.general.corpus.columns=[a,b,c]"], "one or two columns"),
+        (["student.general.corpus.folder=TEXTS", "student.general.corpus.tasks=[]"], "has 3 te"),
+        (["student.general.corpus.folder=EMPTY"], r"there is no \*\.txt"),
+        (["student.teacher_layers=[1,2,3]"], "would undo the general stage"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_it_is_made(
+    words: list[str], told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/a.txt").write_text("One.\nTwo.\nThree.\n")
+    (tmp_path / "empty").mkdir()
+    words = [
+        word.replace("TEXTS", str(tmp_path / "texts")).replace("EMPTY", str(tmp_path / "empty"))
+        for word in words
+    ]
+    with pytest.raises(BadInput, match=told):
+        general.check(job(tmp_path, *words).run)
+    assert not (tmp_path / "cache/teachers").exists()
