@@ -259,7 +259,7 @@ class DistillModule(pl.LightningModule):
         losses = {name: (value / self._rows).item() for name, value in self._sums.items()}
         wrong = [name for name, value in losses.items() if not math.isfinite(value)]
         if wrong or not self._answers:
-            what = f"the loss ({', '.join(wrong)}) is" if wrong else "the answers on dev are"
+            what = f"the loss ({', '.join(wrong)}) is" if wrong else "the logits on dev are"
             raise FloatingPointError(
                 f"{what} not finite in epoch {self.current_epoch + 1} of phase {self.phase.name}: "
                 f"try a lower {self._optimisation.lr_key}="

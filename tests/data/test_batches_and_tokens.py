@@ -20,7 +20,7 @@ from ilkd_bench.data import grammar, tasks
 from ilkd_bench.data import tokens as token_files
 from ilkd_bench.data.batches import EpochBatches, Split, batch_order, loader, sorted_batches
 from ilkd_bench.data.tasks import Task, TextRows
-from ilkd_bench.data.tokens import Encoded, _tokenise, encode, tokenizer_fingerprint
+from ilkd_bench.data.tokens import Encoded, encode, tokenise, tokenizer_fingerprint
 from ilkd_bench.models import build
 from ilkd_bench.settings import identity
 from ilkd_bench.types import BadInput
@@ -289,13 +289,13 @@ def test_some_unknown_words_are_accepted(tmp_path: Path) -> None:
 
 def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
-    original = _tokenise
+    original = tokenise
 
-    def tokenise(*args: Any) -> Any:
+    def counted(*args: Any) -> Any:
         calls.append(1)
         return original(*args)
 
-    monkeypatch.setattr(token_files, "_tokenise", tokenise)
+    monkeypatch.setattr(token_files, "tokenise", counted)
     return calls
 
 

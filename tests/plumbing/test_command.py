@@ -71,7 +71,7 @@ def after(marker: str, text: str) -> str:
 # ------------------------------------------------------------------------------------------ folders
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"run"}))
+@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"run", "general"}))
 def test_a_tilde_is_the_home_folder_in_every_option_of_a_verb(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
