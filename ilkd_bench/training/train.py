@@ -17,6 +17,7 @@ from ilkd_bench.data.labels import is_unnamed
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.layers import copy_layers
 from ilkd_bench.models.model import Model
+from ilkd_bench.plumbing import cores
 from ilkd_bench.plumbing.files import write_text
 from ilkd_bench.plumbing.full_disk import full_disk_told
 from ilkd_bench.plumbing.hardware import device_here, environment, precision_here
@@ -58,7 +59,7 @@ def train(run: Run, folder: Path) -> Measured:
         BadInput: something given is wrong, found before the first student step.
         Incompatible: the method cannot work for this pair.
     """
-    with full_disk_told(folder, MORE_ROOM), kept_until_the_end():
+    with full_disk_told(folder, MORE_ROOM), kept_until_the_end(), cores.as_before():
         parts = prepare(run)
         with tracker(run, folder) as logger:
             fitted = _fit(run, parts, folder, logger)
@@ -119,12 +120,13 @@ def prepare(run: Run) -> Parts:
         precision_here(run.precision, run.trainer.accelerator)  # BadInput now
         require_unchanged(run)
         student, teacher = build_student(run), build_teacher(run)
+        parameters = {"teacher": teacher.model.size, "student": student.size}
+        cores.share(sum(parameters.values()))
         method, phases = matched(run, student, teacher)
         splits = read_splits(run, student, teacher.model)
         check_tokens(run.method.name, method, splits["train"])
         rows = Rows(splits["train"].labels, splits["train"].index)
         meet_rows(run, method, phases, student.spec, teacher.spec, rows)
-        parameters = {"teacher": _parameters(teacher.model), "student": _parameters(student)}
     with seconds.on("teacher"):
         facts = fine_tune(run, teacher, phases, splits)
         facts |= _measure(run, teacher, splits)
@@ -224,6 +226,3 @@ def leave(
     write_card(folder, run.identity, measured.model_dump())
     return measured
 
-
-def _parameters(model: Model) -> int:
-    return sum(p.numel() for p in model.parameters())
