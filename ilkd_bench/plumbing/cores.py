@@ -29,7 +29,7 @@ at_once = 1
 """Runs that share the cores; set in the process of each."""
 
 
-# ------------------------------------------------------------------------------------- what is there
+# ---------------------------------------------------------------------------------- what is there
 
 
 def cores(groups: Path = Path("/sys/fs/cgroup")) -> int:
@@ -67,7 +67,7 @@ def _told(path: Path) -> str:
         return ""
 
 
-# ------------------------------------------------------------------------------- how many runs at once
+# ---------------------------------------------------------------------------- how many runs at once
 
 
 def runs_at_once(wanted: int | str, runs: int, parameters: int, *, on_gpu: bool) -> int:
@@ -93,7 +93,7 @@ def runs_at_once(wanted: int | str, runs: int, parameters: int, *, on_gpu: bool)
     return room
 
 
-# ------------------------------------------------------------------------------------------- threads
+# ---------------------------------------------------------------------------------------- threads
 
 
 @cache

@@ -225,4 +225,3 @@ def leave(
     measured = Measured.model_validate(facts)
     write_card(folder, run.identity, measured.model_dump())
     return measured
-
