@@ -20,7 +20,11 @@ SMALL = 5_000_000
 """Parameters below which a second thread makes no step faster."""
 
 PROCESS = 600_000_000
-"""Bytes of a run's process without its models: the libraries, the rows, the outputs of a step."""
+"""Bytes of a run's process without its models: the libraries, the rows, the outputs of a step.
+
+Measured: 1.2 GB where `minilm_l6` (22.7 million parameters) was fine-tuned with batches of 32 x 128
+tokens for a student of 17.4 million; estimated: 1.8 GB.
+"""
 
 PER_PARAMETER = 30
 """Bytes: weights, gradients and two moments of AdamW, and what a checkpoint being written takes."""
