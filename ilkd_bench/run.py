@@ -115,6 +115,7 @@ def main(argv: Sequence[str]) -> int:
                     command.complain(error)
                     return 1
                 repetition = wandb_group.prepare(repetition, argv)
+                parameters = parameters or require_possible(repetition)  # the grid was done before
                 at_once = announce(repetition, parameters)
                 failures |= Sweep(repetition, at_once).carry_out()
                 known = {job.id for job in jobs}

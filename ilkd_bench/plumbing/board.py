@@ -39,7 +39,8 @@ class Sender:
     def __init__(self, address: str, who: str) -> None:
         self._who, self._next = who, 0.0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.connect(address)
+        with suppress(OSError):  # see `_send`
+            self._socket.connect(address)
 
     def line(self, text: str) -> None:
         """Have a line shown."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,7 +61,9 @@ def free_memory(
     ]
     limit, used = (_told(groups / f"memory.{name}") for name in ("max", "current"))
     if limit.isdecimal() and used.isdecimal():
-        found.append(max(0, int(limit) - int(used)))
+        kept = re.search(r"^inactive_file (\d+)$", _told(groups / "memory.stat"), re.MULTILINE)
+        held = int(used) - (int(kept[1]) if kept else 0)  # the rest are files, and can go
+        found.append(max(0, int(limit) - held))
     return min(found, default=None)
 
 

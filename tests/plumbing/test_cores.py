@@ -93,7 +93,9 @@ def test_memory_is_what_the_machine_and_the_container_leave(tmp_path: Path) -> N
     assert free_memory(tmp_path, tmp_path / "meminfo") == 2_048_000
     (tmp_path / "memory.max").write_text("1500000\n")
     assert free_memory(tmp_path, tmp_path / "meminfo") == 1_000_000
-    (tmp_path / "memory.max").write_text("400000\n")
+    (tmp_path / "memory.stat").write_text("file 400000\ninactive_file 300000\nslab 1\n")
+    assert free_memory(tmp_path, tmp_path / "meminfo") == 1_300_000, "files can go"
+    (tmp_path / "memory.max").write_text("100000\n")
     assert free_memory(tmp_path, tmp_path / "meminfo") == 0
 
 
