@@ -81,6 +81,11 @@ def main(argv: Sequence[str]) -> int:
     if plan.asks_for_information(argv):
         return answer()
     elsewhere = plan.uses_other_launcher(argv)
+    if elsewhere and any(word.startswith("parallel=") for word in argv):
+        raise BadInput(
+            "parallel has no effect on another launcher: joblib has hydra.launcher.n_jobs=, for "
+            "others see docs/scaling.md"
+        )
     if elsewhere and plan.repeats(argv):
         raise BadInput(
             "protocol=select_then_repeat is one command on Hydra's default launcher only. Type "
@@ -93,15 +98,15 @@ def main(argv: Sequence[str]) -> int:
     failures: dict[str, str] = {}
     try:
         with terminable(), not_lost():
-            require_possible(jobs, here=not elsewhere)
+            parameters = require_possible(jobs, here=not elsewhere)
             jobs = wandb_group.prepare(jobs, argv)
-            announce(jobs)
+            at_once = announce(jobs, parameters)
             if elsewhere:
                 sys.argv += wandb_group.words(jobs[0].run)
                 hydra_main()
                 jobs = [replace(job) for job in jobs]  # where they lie now: `auto` was told there
             else:
-                failures |= Sweep(jobs).carry_out()
+                failures |= Sweep(jobs, at_once).carry_out()
             if plan.repeats(argv):
                 try:
                     repetition = plan.plan(argv, repeat=True)
@@ -110,8 +115,9 @@ def main(argv: Sequence[str]) -> int:
                     command.complain(error)
                     return 1
                 repetition = wandb_group.prepare(repetition, argv)
-                announce(repetition)
-                failures |= Sweep(repetition).carry_out()
+                parameters = parameters or require_possible(repetition)  # the grid was done before
+                at_once = announce(repetition, parameters)
+                failures |= Sweep(repetition, at_once).carry_out()
                 known = {job.id for job in jobs}
                 jobs += [job for job in repetition if job.id not in known]
     except KeyboardInterrupt as interrupt:

@@ -16,6 +16,8 @@ import pytest
 import torch
 from filelock import FileLock
 
+from ilkd_bench.plumbing import cores
+
 torch.set_num_threads(1)
 # Commands in processes of their own are those of this checkout, whatever is installed.
 HERE = str(Path(__file__).parent.parent)
@@ -55,6 +57,12 @@ def once(
         return folder, json.loads(result.read_text(encoding="utf-8"))
 
     return get
+
+
+@pytest.fixture(autouse=True)
+def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have sweeps of this process go on one run at a time, as they are watched."""
+    monkeypatch.setattr(cores, "cores", lambda: 1)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ilkd_bench.jobs.job import Job
 from ilkd_bench.plumbing import processes
@@ -23,7 +24,7 @@ NAMED = 5
 """Different reasons that a refusal lists."""
 
 
-def require_possible(jobs: Sequence[Job], *, here: bool = True) -> None:
+def require_possible(jobs: Sequence[Job], *, here: bool = True) -> int:
     """Refuse a command with a run that cannot be, without training anything.
 
     One run of every cell of the tables is asked, in a process of its own, which has torch. Runs
@@ -31,6 +32,9 @@ def require_possible(jobs: Sequence[Job], *, here: bool = True) -> None:
 
     Args:
         here: the runs take place on this machine.
+
+    Returns:
+        The parameters of the largest pair of models that was asked.
 
     Raises:
         BadInput: that is so; the message has the reasons.
@@ -42,15 +46,16 @@ def require_possible(jobs: Sequence[Job], *, here: bool = True) -> None:
             carried_out = [run.bank, run.compile, run.trainer.accelerator, run.data_dir]
             asked.setdefault(f"{cell(run.identity)} {carried_out}", job)
     if not asked:
-        return
+        return 0
     with own_folder() as folder:
         answer = folder / "refused.json"
         code = processes.alone(_ask, list(asked.values()), here, answer)
         if code != 0:
             raise BadInput(f"the runs could not be checked: {processes.cause(code)}")
-        refused: dict[str, list[str]] = json.loads(answer.read_text(encoding="utf-8"))
-    if refused:
-        raise BadInput(_sentence(refused, len(jobs)))
+        told: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if told["refused"]:
+        raise BadInput(_sentence(told["refused"], len(jobs)))
+    return int(told["parameters"])
 
 
 def _sentence(refused: dict[str, list[str]], jobs: int) -> str:
@@ -66,16 +71,20 @@ def _sentence(refused: dict[str, list[str]], jobs: int) -> str:
 
 
 def _ask(jobs: Sequence[Job], here: bool, answer: Path) -> None:
-    """Write the reasons why runs cannot be, each with the words of the first that has it."""
+    """Write the reasons why runs cannot be, each with the words of the first that has it.
+
+    And the parameters of the largest pair of models.
+    """
     from ilkd_bench.training.check import Checks  # only here: torch takes seconds to import
 
     hush()
     checks = Checks()
     refused: dict[str, list[str]] = {}
+    parameters = 0
     for job in track(jobs, "checking"):
         plugins.use(job.run.plugins)
         try:
-            checks.check(job.run, here=here)
+            parameters = max(parameters, checks.check(job.run, here=here))
         except Incompatible:
             continue
         except BadInput as error:
@@ -83,4 +92,4 @@ def _ask(jobs: Sequence[Job], here: bool, answer: Path) -> None:
         except Exception as error:  # of a plugin's code, or of a library's
             traceback.print_exc()
             refused.setdefault(f"{type(error).__name__}: {error}", list(job.words))
-    write_json(answer, refused)
+    write_json(answer, {"refused": refused, "parameters": parameters})

@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from ilkd_bench.plumbing import files, own_files, processes, terminal
+from ilkd_bench.plumbing import cores, files, own_files, processes, terminal
+from ilkd_bench.plumbing.board import Sender
 from ilkd_bench.plumbing.command import reason
 from ilkd_bench.plumbing.hardware import auto_before
 from ilkd_bench.plumbing.interrupts import not_lost
@@ -46,6 +47,12 @@ class Job:
     def id(self) -> str:
         """The run's identity."""
         return self.run.id
+
+    @property
+    def title(self) -> str:
+        """What a person calls it, among those of a sweep that go on."""
+        run = self.run
+        return f"{run.task.name} {run.method.name} seed {run.seed}"
 
     @cached_property
     def folder(self) -> Path:
@@ -125,7 +132,17 @@ def execute(job: Job, heading: str = "", *, wait: bool = True) -> Record | None:
         OSError: no process can be started for the run, which stays as it is.
     """
     before = read_record(job.folder)
-    code = processes.alone(attempt, job, heading, wait)
+    code = processes.alone(attempt, job, Place(heading), wait)
+    return conclude(job, code, before, wait=wait)
+
+
+def conclude(job: Job, code: int, before: Record | None, *, wait: bool) -> Record | None:
+    """Return the record of a run whose process has ended; None as of `execute`.
+
+    Args:
+        code: that the process exited with.
+        before: the record before the process was started.
+    """
     if code == HELD and not wait:
         return None
     record = read_record(job.folder) or job.record
@@ -158,13 +175,33 @@ def _died(job: Job, code: int, before: Record | None) -> Record:
             return job.record_with(status="failed", reason=reason(error))
 
 
-def attempt(job: Job, heading: str = "", wait: bool = True) -> None:
+@dataclass(frozen=True)
+class Place:
+    """Where a run's process stands among others.
+
+    Attributes:
+        heading: what to show above the run's bar.
+        board: of those who run beside it, where its lines and bars go; None: to the terminal.
+        at_once: how many share the cores.
+    """
+
+    heading: str = ""
+    board: str | None = None
+    at_once: int = 1
+
+
+ALONE = Place()
+
+
+def attempt(job: Job, place: Place = ALONE, wait: bool = True) -> None:
     """Do a run in this process, unless it is done, and write its record.
 
     Args:
         wait: where another process is at the run; else exit with `HELD`.
     """
-    terminal.heading = heading
+    terminal.heading, cores.at_once = place.heading, place.at_once
+    if place.board is not None:
+        terminal.elsewhere = Sender(place.board, job.id)
     with terminal_lines():
         try:
             with files.locked(job.folder, f"another process is at {job.folder}", wait=wait):

@@ -1,26 +1,29 @@
-"""All runs of a command line, one after the other, with a line that tells how far it is."""
+"""All runs of a command line, some at once, with a line that tells how far it is."""
 
 from __future__ import annotations
 
 import logging
 import shutil
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 from rich.filesize import decimal
 
-from ilkd_bench.jobs.job import Job, execute, summary
+from ilkd_bench.jobs.crew import Ended, crew
+from ilkd_bench.jobs.job import Job, summary
 from ilkd_bench.plumbing import files
 from ilkd_bench.plumbing.command import line, reason, say
+from ilkd_bench.plumbing.cores import runs_at_once
+from ilkd_bench.plumbing.hardware import has_gpu
 from ilkd_bench.plumbing.logs import terminal_lines
 from ilkd_bench.plumbing.terminal import track
 from ilkd_bench.records import retention
 from ilkd_bench.records.cells import cell
 from ilkd_bench.records.read import read_record
-from ilkd_bench.records.record import Done
+from ilkd_bench.records.record import Done, Record
 
 log = logging.getLogger("ilkd_bench")
 
@@ -29,12 +32,21 @@ NAMED = 50
 
 
 class Sweep:
-    """The runs of a command line and their states so far."""
+    """The runs of a command line and their states so far.
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    Args:
+        at_once: how many may go on beside each other.
+    """
+
+    def __init__(self, jobs: Sequence[Job], at_once: int = 1) -> None:
         self.jobs = list(jobs)
         self.states: dict[str, str] = {}
         self.failures: dict[str, str] = {}  # id of a run -> why
+        self._most = at_once
+        self._crew = crew(at_once)
+        self._rest = deque(self.jobs)
+        self._held: list[Job] = []  # another process is at them
+        self._begun: dict[str, float] = {}  # id of a run -> when
         self._seconds: list[float] = []
 
     def carry_out(self) -> dict[str, str]:
@@ -46,42 +58,70 @@ class Sweep:
         Raises:
             OSError: not even the first run can be begun.
         """
-        rest = self.jobs
-        while rest:
-            held = [job for job in rest if not self._pass(job, wait=False)]
-            if len(held) == len(rest):  # nothing is left but what others are at
-                self._pass(held.pop(0), wait=True)
-            rest = held
+        with self._crew:
+            while self._rest or self._held or self._crew.busy:
+                if self._rest and self._crew.busy < self._most:
+                    self._take(self._rest.popleft())
+                elif self._crew.busy:
+                    self._conclude(self._crew.end())
+                    self._rest.extend(self._held)  # the other process may have come to an end too
+                    self._held.clear()
+                else:  # nothing is left but what others are at
+                    self._take(self._held.pop(0), wait=True)
         return self.failures
 
-    def _pass(self, job: Job, *, wait: bool) -> bool:
-        """Bring a run to its end; False if another process is at it and we do not wait."""
+    def _take(self, job: Job, *, wait: bool = False) -> None:
+        """Begin a run, unless it is over, or another process is at it and we do not wait."""
         if job.run.fail_fast and "failed" in self.states.values():
-            return True  # left as it is
+            return  # left as it is
         record = read_record(job.folder)
         if job.is_done(record):
             with terminal_lines():
                 log.info("done before: %s", summary(record, job.folder))
             self.states[job.id] = "done"
-            return True
-        if not wait and files.held(job.folder):
-            return False
-        started = time.monotonic()
-        try:
-            done = execute(job, self.line(), wait=wait)
-        except OSError as error:  # memory may be short for a while: the next run is tried
-            if not self._seconds:
-                raise
-            done = job.record_with(status="failed", reason=reason(error))
+        elif not wait and files.held(job.folder):
+            self._held.append(job)
+        else:
+            self._begun[job.id] = time.monotonic()
+            try:
+                self._crew.begin(job, self.line(), wait=wait)
+            except OSError as error:
+                self._hindered(job, error)
+
+    def _conclude(self, ended: Ended) -> None:
+        """Note what has become of a run."""
+        if ended.error is not None:
+            self._hindered(ended.job, ended.error)
+        elif ended.record is None:  # another sweep has begun it in the meantime
+            self._held.append(ended.job)
+        else:
+            self._note(ended.job, ended.record)
+        self._crew.tell(self.line())
+
+    def _hindered(self, job: Job, error: OSError) -> None:
+        """Have fewer runs at once where one cannot be begun; a single one fails.
+
+        Raises:
+            OSError: it is the first.
+        """
+        if self._crew.busy:
+            self._most = self._crew.busy
+            self._rest.appendleft(job)
             with terminal_lines():
-                log.error(summary(done, job.folder))
-        if done is None:  # another sweep has begun it in the meantime
-            return False
-        self.states[job.id] = done.status
-        if done.status == "failed":
-            self.failures[job.id] = str(done.reason)
-        self._seconds.append(time.monotonic() - started)
-        return True
+                log.warning("%d at once from now on: %s", self._most, reason(error))
+            return
+        if not self._seconds:
+            raise error
+        failed = job.record_with(status="failed", reason=reason(error))
+        with terminal_lines():  # memory may be short for a while: the next run is tried
+            log.error(summary(failed, job.folder))
+        self._note(job, failed)
+
+    def _note(self, job: Job, record: Record) -> None:
+        self.states[job.id] = record.status
+        if record.status == "failed":
+            self.failures[job.id] = str(record.reason)
+        self._seconds.append(time.monotonic() - self._begun[job.id])
 
     def line(self) -> str:
         """Return how far the sweep is; empty for a single run."""
@@ -93,7 +133,8 @@ class Sweep:
         ]
         counts.append(f"{remaining} left")
         if self._seconds:
-            counts.append(f"about {duration(remaining * sum(self._seconds) / len(self._seconds))}")
+            mean = sum(self._seconds) / len(self._seconds)
+            counts.append(f"about {duration(remaining * mean / self._most)}")
         return ", ".join(counts)
 
 
@@ -105,14 +146,25 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def announce(jobs: Sequence[Job]) -> None:
-    """Tell how many runs are left and how much room they need."""
+def announce(jobs: Sequence[Job], parameters: int = 0) -> int:
+    """Tell how many runs are left and how much room they need.
+
+    Args:
+        parameters: of the largest pair of models.
+
+    Returns:
+        How many runs may go on at once on this machine.
+    """
     looked_for = track(jobs, "looking for what is done") if len(jobs) > 1 else jobs
     to_do = [job for job in looked_for if not job.is_done(read_record(job.folder))]
     if len(jobs) == 1 or not to_do:
-        return
+        return 1
+    first = jobs[0].run
+    on_gpu = first.trainer.accelerator != "cpu" and has_gpu()
+    with terminal_lines():
+        at_once = runs_at_once(first.parallel, len(to_do), parameters, on_gpu=on_gpu)
     cells = len({cell(job.run.identity) for job in to_do})
-    need = retention.room([job.run for job in to_do], cells)
+    need = retention.room([job.run for job in to_do], cells, at_once)
     results_dir = Path(jobs[0].run.results_dir)
     free = shutil.disk_usage(results_dir).free
     room = (
@@ -120,11 +172,13 @@ def announce(jobs: Sequence[Job]) -> None:
     )
     with terminal_lines():
         log.info(
-            "%d runs, %d of them to do; %s%s are free in %s",
-            *(len(jobs), len(to_do), room, decimal(free), results_dir),
+            "%d runs, %d of them to do%s; %s%s are free in %s",
+            *(len(jobs), len(to_do), f", {at_once} at once" if at_once > 1 else ""),
+            *(room, decimal(free), results_dir),
         )
         if need is not None and need * 1e6 > free:
             log.warning("that is too little room: give results_dir=DIR or keep_student=none")
+    return at_once
 
 
 def report(jobs: Sequence[Job], failures: Mapping[str, str] = MappingProxyType({})) -> int:

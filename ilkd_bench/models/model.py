@@ -40,6 +40,11 @@ class Model(nn.Module):
         )
 
     @property
+    def size(self) -> int:
+        """The number of parameters."""
+        return sum(p.numel() for p in self.parameters())
+
+    @property
     def max_tokens(self) -> int:
         """The longest input; RoBERTa's first positions are taken by the padding index."""
         embeddings = getattr(self.hf.base_model, "embeddings", None)

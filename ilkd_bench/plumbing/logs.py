@@ -86,10 +86,13 @@ LIBRARIES = (
 
 
 def hush() -> None:
-    """Send what libraries say to the log only, and switch the bars of transformers off."""
+    """Send what libraries say to the log only, if there is one; no bars of transformers."""
     from transformers.utils import logging as hf
 
     hf.disable_progress_bar()
+    root = logging.getLogger()
+    if not root.handlers:  # else Python prints warnings that nobody handles
+        root.addHandler(logging.NullHandler())
     for name in LIBRARIES:
         library = logging.getLogger(name)
         library.handlers, library.propagate = [], True

@@ -12,10 +12,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import send_handle
 from typing import Any
 
@@ -49,18 +50,53 @@ def alone(work: Callable[..., None], *arguments: Any) -> int:
     Raises:
         NoProcess: none can be started.
     """
-    request = pickle.dumps((_state(), _inside, (work, arguments)))
-    for _ in range(2):
-        server = _server_in_use()
-        end = server.do(request)
+    process = Process(work, *arguments)
+    try:
+        while (code := process.end()) is None:
+            pass  # it was begun once more
+    except KeyboardInterrupt:
+        stop([process])
+        raise
+    return code
+
+
+class Process:
+    """A function that is being called in a process of its own.
+
+    Raises:
+        NoProcess: none can be started.
+    """
+
+    def __init__(self, work: Callable[..., None], *arguments: Any) -> None:
+        self._request = pickle.dumps((_state(), _inside, (work, arguments)))
+        self._begun = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._begun += 1
+        self._server = _server_in_use()
+        self.line = self._server.begin(self._request)
+        """Can be read from as soon as `end` has something to tell."""
+
+    def end(self) -> int | None:
+        """Wait for the end and return the exit code; None where the work was begun once more.
+
+        Raises:
+            NoProcess: none could be started.
+        """
+        end = _end(self.line)
+        self.line.close()
         if isinstance(end, str):
             raise NoProcess(end)
         if end is not None:
             return end
-    code = server.end()
-    if not server.ready:
-        raise NoProcess(f"{SERVER} cannot start: {cause(code)}{limits()}")
-    return code or 1
+        code = self._server.end()
+        if self._begun < 2:
+            self._begin()
+            return None
+        if not self._server.ready:
+            raise NoProcess(f"{SERVER} cannot start: {cause(code)}{limits()}")
+        return code or 1
 
 
 def _inside(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
@@ -103,24 +139,19 @@ class Server:
         """Whether it can be asked."""
         return self._process.poll() is None
 
-    def do(self, request: bytes) -> int | str | None:
-        """Have a request done and return the exit code, or why no process could be forked.
+    def begin(self, request: bytes) -> Connection:
+        """Have a request done; return the line that tells the exit code, or why there is none.
 
-        None: the server died, and what it had forked is gone too.
+        Raises:
+            NoProcess: it cannot be started.
         """
         line, theirs = Pipe()
-        with line:
-            with theirs:
-                hindrance = self._hand_over(request, theirs)
-            try:
-                end = hindrance or _end(line)
-            except KeyboardInterrupt:
-                _stop(line)
-                raise
-        if end is None:
-            self._process.kill()
-            self._process.wait()
-        return end
+        with theirs:
+            hindrance = self._hand_over(request, theirs)
+        if hindrance:
+            line.close()
+            raise NoProcess(hindrance)
+        return line
 
     def _hand_over(self, request: bytes, theirs: Connection) -> str:
         """Send a request and return why it cannot be done; empty where it can, or has died."""
@@ -153,6 +184,7 @@ class Server:
 
 
 def _end(line: Connection) -> int | str | None:
+    """Return what a line tells; None: the server died, and what it had forked is gone too."""
     try:
         end: int | str = pickle.loads(line.recv_bytes())
     except (EOFError, OSError):
@@ -160,18 +192,29 @@ def _end(line: Connection) -> int | str | None:
     return end
 
 
-def _stop(line: Connection) -> None:
-    """Have a process end; it is killed when it takes too long, or at a second interrupt."""
+def stop(processes: Sequence[Process]) -> None:
+    """Have processes end; they are killed when they take too long, or at a second interrupt."""
+    lines = [p.line for p in processes if not p.line.closed and _sent(signal.SIGTERM, p.line)]
+    end = time.monotonic() + GRACE
     try:
-        line.send_bytes(pickle.dumps(signal.SIGTERM))
-        if line.poll(GRACE):
-            return
-    except OSError:  # it has ended
-        return
+        while lines and (ended := wait(lines, end - time.monotonic())):
+            lines = [line for line in lines if line not in ended]
     except KeyboardInterrupt:
         pass
-    line.send_bytes(pickle.dumps(signal.SIGKILL))
-    _end(line)
+    for line in lines:
+        if _sent(signal.SIGKILL, line):
+            _end(line)
+    for process in processes:
+        process.line.close()
+
+
+def _sent(number: signal.Signals, line: Connection) -> bool:
+    """Send a signal to a process; False where it has ended."""
+    try:
+        line.send_bytes(pickle.dumps(number))
+    except OSError:
+        return False
+    return True
 
 
 _server: Server | None = None

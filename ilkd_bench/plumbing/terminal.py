@@ -1,4 +1,7 @@
-"""The terminal that bars and log lines share."""
+"""The terminal that bars and log lines share.
+
+A process that runs beside others sends both to the one that started them (`board`).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,17 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from ilkd_bench.plumbing.text import block
@@ -29,6 +39,23 @@ console = Terminal(stderr=True)
 heading = ""
 """Shown above every bar of this process: how far the sweep is."""
 
+
+class Elsewhere(Protocol):
+    """Whoever shows what a process has to say."""
+
+    def line(self, text: str) -> None:
+        """Show a line."""
+
+    def bar(self, title: str, done: float, total: float | None, state: str) -> None:
+        """Show how far the process is."""
+
+    def no_bar(self) -> None:
+        """Forget how far it was."""
+
+
+elsewhere: Elsewhere | None = None
+"""In place of the terminal, if it is not this process that writes there."""
+
 Item = TypeVar("Item", covariant=True)
 
 
@@ -37,9 +64,13 @@ class SizedIterable(Sized, Iterable[Item], Protocol[Item]):
 
 
 class Bars(Progress):
-    """Our columns, below the heading."""
+    """Our columns, below the heading.
 
-    def __init__(self) -> None:
+    Args:
+        by_hand: shown anew only when that is asked for.
+    """
+
+    def __init__(self, *, by_hand: bool = False) -> None:
         super().__init__(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -48,8 +79,30 @@ class Bars(Progress):
             TextColumn("{task.fields[state]}"),
             console=console,
             transient=True,
-            disable=not console.is_terminal,
+            auto_refresh=not by_hand,
+            disable=elsewhere is not None or not console.is_terminal,
         )
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        """Move a bar on."""
+        super().advance(task_id, advance)
+        self._tell()
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        """Change a bar."""
+        super().update(task_id, **changes)
+        self._tell()
+
+    def stop(self) -> None:
+        """Remove the bars."""
+        super().stop()
+        if elsewhere is not None:
+            elsewhere.no_bar()
+
+    def _tell(self) -> None:
+        if elsewhere is not None and console.is_terminal:
+            task = self.tasks[-1]
+            elsewhere.bar(task.description, task.completed, task.total, task.fields["state"])
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Put the heading first."""
@@ -80,4 +133,13 @@ class Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a message."""
-        console.print(block(self.format(record)), soft_wrap=True, markup=False, highlight=False)
+        text = block(self.format(record))
+        if elsewhere is None:
+            print_line(text)
+        else:
+            elsewhere.line(text)
+
+
+def print_line(text: str) -> None:
+    """Print a line above the bars."""
+    console.print(text, soft_wrap=True, markup=False, highlight=False)

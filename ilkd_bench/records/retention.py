@@ -46,14 +46,18 @@ def tidy(folder: Path, rule: str) -> None:
             shutil.rmtree(folder.parent / other.folder / "student", ignore_errors=True)
 
 
-def room(runs: Sequence[Run], cells: int) -> float | None:
-    """Return about how many megabytes the students of these runs and one run's checkpoints take.
+def room(runs: Sequence[Run], cells: int, at_once: int = 1) -> float | None:
+    """Return about how many megabytes the students of runs take, and the checkpoints of some.
 
     None where a student's size is not known before it is loaded.
+
+    Args:
+        cells: of the tables, that the runs belong to.
+        at_once: runs that have checkpoints at the same time.
     """
     sizes = [size for run in runs if (size := run.student.recommended.megabytes) is not None]
     if len(sizes) < len(runs) or not sizes:
         return None
     rule = runs[0].keep_student
     kept = {"all": sum(sizes), "best": cells * max(sizes), "none": 0}[rule]
-    return kept + CHECKPOINT * max(sizes)
+    return kept + at_once * CHECKPOINT * max(sizes)

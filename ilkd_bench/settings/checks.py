@@ -71,6 +71,13 @@ MANY = 2**31 - 1
 Seed = Annotated[int, whole(0), at_most(2**32 - 1)]
 Number = Annotated[int, whole(0), at_most(MANY)]
 Count = Annotated[int, whole(1), at_most(MANY)]
+AutoOrCount = Annotated[
+    int | str,
+    allowed(
+        lambda v: v == "auto" or (_is_whole(v) and 1 <= v <= MANY),
+        "auto, or a whole number from 1",
+    ),
+]
 Limit = Annotated[int | None, whole(1, none=True), at_most(MANY)]
 Length = Annotated[int, whole(4), at_most(MANY)]
 Positive = Annotated[float, allowed(lambda v: is_number(v) and v > 0, "a number above 0")]

@@ -20,6 +20,7 @@ from ilkd_bench.data.tasks import Task
 from ilkd_bench.plumbing.files import FileHash, file_hash, hash_anew
 from ilkd_bench.settings import identity
 from ilkd_bench.settings.checks import (
+    AutoOrCount,
     Checkpoint,
     Clip,
     Count,
@@ -224,6 +225,7 @@ class Run(Science):
     force: Flag
     fail_fast: Flag
     protocol: Annotated[str, one_of("full", "select_then_repeat")]
+    parallel: AutoOrCount
     plugins: FolderOrNone
     trainer: TrainerSettings
     logger: NoLogger | WandB = Field(discriminator="name")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ilkd_bench.data.batches import Split, sorted_batches, to_device
+from ilkd_bench.plumbing.cores import all_cores
 from ilkd_bench.plumbing.files import digest
 from ilkd_bench.plumbing.shared import discard
 from ilkd_bench.plumbing.terminal import track
@@ -137,7 +138,8 @@ def banked(
     def bank(fields: frozenset[str], at: float | None = None) -> dict[str, np.ndarray]:
         def fill(draft: Draft) -> None:
             live.to(device)
-            _fill(draft, live, split, fields, at, batch_size, device)
+            with all_cores(live.model.size):
+                _fill(draft, live, split, fields, at, batch_size, device)
             live.to(torch.device("cpu"))
 
         asked, folder = fields, where(fields, at)

@@ -49,8 +49,8 @@ class Checks:
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
 
-    def check(self, run: Run, *, here: bool) -> None:
-        """Build models and method, and look at the rows.
+    def check(self, run: Run, *, here: bool) -> int:
+        """Build models and method, look at the rows, and return the models' parameters.
 
         Args:
             here: the run takes place on this machine.
@@ -82,6 +82,7 @@ class Checks:
         meet_rows(run, method, phases, student.spec, teacher.spec, glance.train)
         for which in method.assistants:
             self._once([pair, labels, which], partial(_sizes, build_assistant, which, run, teacher))
+        return student.size + teacher.model.size
 
     def _once(self, about: Any, make: partial[Made]) -> Made:
         """Return what was made before of the same settings, or make it."""

@@ -26,6 +26,7 @@ from ilkd_bench.methods.base import Method
 from ilkd_bench.models.build import seeded
 from ilkd_bench.models.model import Model
 from ilkd_bench.models.support import check_needs
+from ilkd_bench.plumbing.cores import all_cores
 from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.settings.general import GeneralSettings
 from ilkd_bench.settings.identity import general_key
@@ -178,34 +179,35 @@ def _make(
     steps = math.ceil(wanted / stretches)
     phase = method.general(stretches)
     distance = partial(_distance, student, teacher, method, weights, splits["dev"], phase, run=run)
-    began = distance()
-    fitted = fit(
-        student.requires_grad_(True),
-        method,
-        weights,
-        teacher,
-        splits,
-        phases=[phase],
-        settings=FitSettings(
-            seed=general.seed,
-            batch_size=general.batch_size,
-            patience=None,
-            gradient_clip=general.gradient_clip,
-            precision=run.precision,
-            optimisation=Optimisation(
-                general.lr, general.weight_decay, general.warmup_ratio, "student.general.lr"
+    with all_cores(student.size + teacher.model.size):
+        began = distance()
+        fitted = fit(
+            student.requires_grad_(True),
+            method,
+            weights,
+            teacher,
+            splits,
+            phases=[phase],
+            settings=FitSettings(
+                seed=general.seed,
+                batch_size=general.batch_size,
+                patience=None,
+                gradient_clip=general.gradient_clip,
+                precision=run.precision,
+                optimisation=Optimisation(
+                    general.lr, general.weight_decay, general.warmup_ratio, "student.general.lr"
+                ),
+                accelerator=run.trainer.accelerator,
+                workers=run.trainer.workers,
+                eval_batch_size=run.trainer.eval_batch_size,
+                steps=steps,
             ),
-            accelerator=run.trainer.accelerator,
-            workers=run.trainer.workers,
-            eval_batch_size=run.trainer.eval_batch_size,
-            steps=steps,
-        ),
-        score=None,
-        monitor=CLOSENESS,
-        folder=aside,
-        title=f"general stage of {settings.name}",
-    )
-    ended = distance()
+            score=None,
+            monitor=CLOSENESS,
+            folder=aside,
+            title=f"general stage of {settings.name}",
+        )
+        ended = distance()
     base: Any = student.hf.base_model
     base.save_pretrained(aside)
     student.tokenizer.save_pretrained(aside)

@@ -18,6 +18,7 @@ from ilkd_bench.methods.finetune import Finetune
 from ilkd_bench.models.build import relabel
 from ilkd_bench.models.layers import copy_layers, keep
 from ilkd_bench.models.model import Model
+from ilkd_bench.plumbing.cores import all_cores
 from ilkd_bench.plumbing.hardware import auto_before, device_here
 from ilkd_bench.settings.identity import assistant_key, former, teacher_key, teacher_precision
 from ilkd_bench.settings.run import Run
@@ -47,23 +48,24 @@ def fine_tune(
 
     def make(aside: Path, snapshots: bool) -> dict[str, Any]:
         log.info("fine-tuning the teacher %s on %s, once for all runs", teacher.name, run.task.name)
-        fitted = fit(
-            teacher.model.requires_grad_(True),
-            Finetune(teacher.spec, teacher.spec),
-            {"ce": 1.0},
-            None,
-            {
-                "train": as_teacher(splits.get("teacher", splits["train"])),
-                "dev": as_teacher(splits["dev"]),
-            },
-            phases=[Phase("finetune", run.teacher.recipe.epochs, frozenset())],
-            settings=recipe_settings(run),
-            score=scorer(run.task),
-            monitor=run.task.metric,
-            folder=aside,
-            title=f"teacher {teacher.name}",
-            snapshots=aside / "snapshots" if snapshots else None,
-        )
+        with all_cores(teacher.model.size):
+            fitted = fit(
+                teacher.model.requires_grad_(True),
+                Finetune(teacher.spec, teacher.spec),
+                {"ce": 1.0},
+                None,
+                {
+                    "train": as_teacher(splits.get("teacher", splits["train"])),
+                    "dev": as_teacher(splits["dev"]),
+                },
+                phases=[Phase("finetune", run.teacher.recipe.epochs, frozenset())],
+                settings=recipe_settings(run),
+                score=scorer(run.task),
+                monitor=run.task.metric,
+                folder=aside,
+                title=f"teacher {teacher.name}",
+                snapshots=aside / "snapshots" if snapshots else None,
+            )
         return _leave(aside, teacher.model, fitted, snapshots)
 
     facts = obtain(folder, make, snapshots=snapshots)
@@ -154,19 +156,21 @@ def _distil(
     snapshots: bool,
 ) -> dict[str, Any]:
     log.info("distilling the assistant %s on %s, once for all runs", assistant.name, run.task.name)
-    fitted = fit(
-        assistant.model.requires_grad_(True),
-        method,
-        run.method.weights,
-        answering(run, above, splits, "train", phases),
-        splits,
-        phases=phases,
-        settings=recipe_settings(run),
-        score=scorer(run.task),
-        monitor=run.task.metric,
-        folder=aside,
-        title=f"assistant {assistant.name}",
-    )
+    answers = answering(run, above, splits, "train", phases)
+    with all_cores(above.model.size + assistant.model.size):
+        fitted = fit(
+            assistant.model.requires_grad_(True),
+            method,
+            run.method.weights,
+            answers,
+            splits,
+            phases=phases,
+            settings=recipe_settings(run),
+            score=scorer(run.task),
+            monitor=run.task.metric,
+            folder=aside,
+            title=f"assistant {assistant.name}",
+        )
     return _leave(aside, assistant.model, fitted, snapshots)
 
 

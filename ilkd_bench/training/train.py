@@ -17,6 +17,7 @@ from ilkd_bench.data.labels import is_unnamed
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.layers import copy_layers
 from ilkd_bench.models.model import Model
+from ilkd_bench.plumbing import cores
 from ilkd_bench.plumbing.files import write_text
 from ilkd_bench.plumbing.full_disk import full_disk_told
 from ilkd_bench.plumbing.hardware import (
@@ -64,7 +65,7 @@ def train(run: Run, folder: Path) -> Measured:
         BadInput: something given is wrong, found before the first student step.
         Incompatible: the method cannot work for this pair.
     """
-    with full_disk_told(folder, MORE_ROOM), kept_until_the_end():
+    with full_disk_told(folder, MORE_ROOM), kept_until_the_end(), cores.as_before():
         parts = prepare(run)
         with tracker(run, folder) as logger:
             fitted = _fit(run, parts, folder, logger)
@@ -126,12 +127,13 @@ def prepare(run: Run) -> Parts:
         warn_of_slow_bfloat16(run.precision, run.trainer.accelerator)
         require_unchanged(run)
         student, teacher = build_student(run), build_teacher(run)
+        parameters = {"teacher": teacher.model.size, "student": student.size}
+        cores.share(sum(parameters.values()))
         method, phases = matched(run, student, teacher)
         splits = read_splits(run, student, teacher.model)
         check_tokens(run.method.name, method, splits["train"])
         rows = Rows(splits["train"].labels, splits["train"].index)
         meet_rows(run, method, phases, student.spec, teacher.spec, rows)
-        parameters = {"teacher": _parameters(teacher.model), "student": _parameters(student)}
     stage = None
     if run.student.general is not None:
         with seconds.on("general"):
@@ -236,7 +238,3 @@ def leave(
     measured = Measured.model_validate(facts)
     write_card(folder, run.identity, measured.model_dump())
     return measured
-
-
-def _parameters(model: Model) -> int:
-    return sum(p.numel() for p in model.parameters())

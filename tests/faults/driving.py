@@ -51,7 +51,9 @@ class Stage:
         (self.notes / "plan.json").write_text(json.dumps(plan))
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        """Start a command of ours, told what shall happen to its jobs."""
+        """Start a command of ours, whose jobs are told what shall happen, one at a time usually."""
+        if not any(word.startswith("parallel=") for word in words):
+            words += ("parallel=1",)
         return self.start_program(sys.executable, str(HERE / "sweep.py"), *words, **environment)
 
     def start_program(self, *words: str, **environment: str) -> subprocess.Popen[str]:

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from driving import FOUND, REAL, Stage, differences, held, litter, record, runs, said
+from driving import FOUND, REAL, Stage, differences, held, litter, record, runs, said, states, wait
 
 pytestmark = pytest.mark.kills
 
@@ -30,30 +30,35 @@ STOPS = pytest.mark.parametrize(
 
 
 @STOPS
+@pytest.mark.parametrize("parallel", [1, 2])
 def test_an_interrupted_training_goes_on_from_its_last_epoch(
-    stop: object, code: int, undisturbed: Path, tmp_path: Path
+    parallel: int, stop: object, code: int, undisturbed: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(undisturbed / "cache", tmp_path / "cache")
-    stage = Stage(tmp_path, {"vanilla-0": [("student step", 7, "pause")]})
+    at_work = ["vanilla-0", "finetune-0"][:parallel]
+    stage = Stage(tmp_path, {name: [("student step", 7, "pause")] for name in at_work})
     words = ("-m", *REAL, "cache_dir=cache", "method=vanilla,finetune", "seed=0")
+    words += (f"parallel={parallel}",)
     process = stage.start(*words)
-    stage.until("paused")
+    wait(lambda: len(stage.log("pause")) == parallel, "all are at work")
     stop(process)  # type: ignore[operator]
     first = said(process)
     assert first["code"] == code, first
     assert "ilkd_bench: stopped; type the same command again to go on" in first["err"]
     assert "Traceback" not in first["err"]
     stage.nobody_left()
-    (folder,) = runs(tmp_path).values()
-    assert record(folder)["status"] == "running" and record(folder)["reason"] is None
-    assert (folder / "checkpoint/phase-1.ckpt").is_file()
-    assert not (folder / "error.txt").exists()
+    assert set(runs(tmp_path)) == set(at_work)
+    for folder in runs(tmp_path).values():
+        assert record(folder)["status"] == "running" and record(folder)["reason"] is None
+        assert (folder / "checkpoint/phase-1.ckpt").is_file()
+        assert not (folder / "error.txt").exists()
     assert held(tmp_path) == []
 
     second = stage.run(*words)
     assert second["code"] == 0, second
-    epochs = [words[3] for words in stage.log("epoch") if words[0] == "vanilla-0"]
-    assert epochs == ["0", "1", "1", "2"]
+    for name in at_work:
+        epochs = [words[3] for words in stage.log("epoch") if words[0] == name]
+        assert epochs == ["0", "1", "1", "2"]
     found, expected = runs(tmp_path), runs(undisturbed)
     assert set(found) == {"vanilla-0", "finetune-0"}
     assert [d for name in found for d in differences(found[name], expected[name])] == []
@@ -89,9 +94,25 @@ def test_an_interrupt_between_jobs_starts_none(stop: object, code: int, tmp_path
     stop(process)  # type: ignore[operator]
     assert said(process)["code"] == code
     stage.nobody_left()
-    states = {name: record(folder)["status"] for name, folder in runs(tmp_path).items()}
-    assert states == {"finetune-0": "done", "vanilla-0": "running"}
+    assert states(tmp_path) == {"finetune-0": "done", "vanilla-0": "running"}
     assert stage.run(*words)["code"] == 0
+
+
+@STOPS
+def test_an_interrupt_ends_all_that_are_at_work(stop: object, code: int, tmp_path: Path) -> None:
+    plan = {f"{method}-0": [("run", 1, "pause")] for method in ("finetune", "vanilla")}
+    stage = Stage(tmp_path, plan, light=True)
+    words = ("-m", "cache_dir=cache", "method=finetune,vanilla,pkd", "parallel=2")
+    process = stage.start(*words)
+    wait(lambda: len(stage.log("pause")) == 2, "both are at work")
+    stop(process)  # type: ignore[operator]
+    last = said(process)
+    assert last["code"] == code and "Traceback" not in last["err"], last
+    stage.nobody_left()
+    assert states(tmp_path) == {"finetune-0": "running", "vanilla-0": "running"}
+    assert held(tmp_path) == []
+    assert stage.run(*words)["code"] == 0
+    assert set(states(tmp_path).values()) == {"done"} and len(states(tmp_path)) == 3
 
 
 def test_ctrl_c_while_the_libraries_are_loaded_shows_no_traceback(tmp_path: Path) -> None:

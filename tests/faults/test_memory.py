@@ -18,14 +18,16 @@ def resident(pid: int) -> int:
     return int(pages) * 4096
 
 
-def test_the_memory_of_a_sweep_is_flat(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_the_memory_of_a_sweep_is_flat(parallel: int, tmp_path: Path) -> None:
     """Between the fourth and the last of many jobs; each stops there until it was looked at."""
     stage = Stage(
         tmp_path,
         {"pkd-3": [("run", 1, "wait")], f"pkd-{JOBS - 1}": [("run", 1, "wait")]},
         light=True,
     )
-    process = stage.start("-m", "cache_dir=cache", "method=pkd", f"seed=range({JOBS})")
+    words = ("-m", "cache_dir=cache", "method=pkd", f"seed=range({JOBS})")
+    process = stage.start(*words, f"parallel={parallel}")
     seen = []
     for _ in range(2):
         stage.until("paused")

@@ -170,9 +170,12 @@ def expected(root: Path, words: Sequence[str], monkeypatch: pytest.MonkeyPatch) 
     return {name: (folder / "record.json").read_bytes() for name, folder in runs(root).items()}
 
 
-def test_ten_kills_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_ten_kills_leave_no_trace(
+    parallel: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Half of them hit runs, so that few sweeps have to be started."""
-    words = (*LIGHT, "seed=range(6)")
+    words = (*LIGHT, "seed=range(6)", f"parallel={parallel}")
     one = series(tmp_path / "killed", 0, words, span=0.1, light=True)
     kills = [who for who, times in FEW.items() for _ in range(times)]
     one.draw.shuffle(kills)
@@ -188,8 +191,11 @@ def test_ten_kills_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_hundreds_of_kills_leave_no_trace(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """26 kills each, of one sweep or two at once; where all is done, another folder is begun."""
-    words = (*LIGHT, "seed=range(12)")
+    """26 kills each, of one sweep or two at once; where all is done, another folder is begun.
+
+    The sweeps of every second series carry out two or three runs at once.
+    """
+    words = (*LIGHT, "seed=range(12)", f"parallel={(1, 2, 1, 3)[number % 4]}")
     plain = expected(tmp_path / "plain", words, monkeypatch)
     kills = drawn(26, number)
     while kills:
@@ -206,7 +212,8 @@ def test_hundreds_of_kills_leave_no_trace(
 @pytest.mark.parametrize("number", range(2))
 def test_kills_of_trainings_leave_no_trace(number: int, undisturbed: Path, tmp_path: Path) -> None:
     root = tmp_path / "killed"
-    one = series(root, number, SWEEP, span=3.0, light=False)
+    words = (*SWEEP, f"parallel={1 + number}")
+    one = series(root, number, words, span=3.0, light=False)
     kills = drawn(20, number)
     while kills and len(one.done) < len(runs(undisturbed)):
         one.go_on(kills, at_once=int(one.draw.integers(1, 3)))

@@ -13,13 +13,15 @@ from driving import REAL, Stage, differences, held, litter, record, runs, said, 
 pytestmark = pytest.mark.kills
 
 
+@pytest.mark.parametrize("parallel", [1, 2])
 def test_two_sweeps_at_once_do_each_run_once_and_end_well(
-    undisturbed: Path, tmp_path: Path
+    parallel: int, undisturbed: Path, tmp_path: Path
 ) -> None:
     """Whoever begins fine-tunes the teacher, not before the other one has begun a run too."""
     plan = {job: [("teacher step", 1, "wait for the other")] for job in ("vanilla-0", "vanilla-1")}
     stage = Stage(tmp_path, plan)
     words = ("-m", *REAL, "cache_dir=cache", "method=vanilla,pkd", "seed=0,1")
+    words += (f"parallel={parallel}",)
     both = [said(process) for process in [stage.start(*words), stage.start(*words)]]
     for one in both:
         assert one["code"] == 0, one

@@ -47,9 +47,15 @@ def test_runs_that_are_done_or_cannot_be_for_a_pair_are_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(Checks, "check", lambda self, run, *, here: asked.append(run.method.name))
+    parameters = {"finetune": 30, "vanilla": 20}
+
+    def check(self: Checks, run: Any, *, here: bool) -> int:
+        asked.append(run.method.name)
+        return parameters[run.method.name]
+
+    monkeypatch.setattr(Checks, "check", check)
     jobs = plan(["-m", *toys.small(tmp_path), "method=finetune,vanilla", "seed=0,1,2"])
-    require_possible(jobs)
+    assert require_possible(jobs) == 30, "of the largest"
     assert asked == ["finetune", "vanilla"], "one run of every cell"
 
 

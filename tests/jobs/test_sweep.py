@@ -14,7 +14,7 @@ import toys
 from ilkd_bench import run
 from ilkd_bench.jobs import plan, sweep
 from ilkd_bench.jobs.sweep import Sweep
-from ilkd_bench.plumbing import processes
+from ilkd_bench.plumbing import cores, processes
 from ilkd_bench.records.read import read_record, write_record
 from ilkd_bench.records.record import Measured
 from ilkd_bench.settings import groups
@@ -278,3 +278,23 @@ def test_two_hundred_done_runs_are_skipped_in_little_time(
     assert trained == []
     assert "200 runs: 200 done" in capfd.readouterr().out
     assert taken / 200 < 0.05, f"{taken / 200:.3f} s each"
+
+
+def test_how_many_go_on_at_once_is_told_and_their_checkpoints_take_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two students of 2 MB, and twice the checkpoints of seven times that."""
+    words = ["-m", *toys.small(tmp_path, "method=pkd,alp", "seed=0,1,2")]
+    line = told([*words, "parallel=2"], 50_000_000, monkeypatch, capfd)
+    assert line.startswith(
+        "6 runs, 6 of them to do, 2 at once; students and checkpoints take about 32.0 MB, 50.0 MB "
+    )
+    monkeypatch.setattr(cores, "cores", lambda: 4)
+    monkeypatch.setattr(cores, "free_memory", lambda: 10**12)
+    monkeypatch.setattr(sweep, "has_gpu", lambda: False)
+    assert "4 at once; " in told(words, 50_000_000, monkeypatch, capfd)
+    monkeypatch.setattr(sweep, "has_gpu", lambda: True)
+    assert "at once" not in told(words, 50_000_000, monkeypatch, capfd)
+    assert "4 at once; " in told(
+        [*words, "trainer.accelerator=cpu"], 50_000_000, monkeypatch, capfd
+    )

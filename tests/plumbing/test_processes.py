@@ -259,6 +259,55 @@ def test_work_whose_server_dies_is_begun_once_more_when_nothing_is_left_of_it(
     assert processes.alone(print, "the next one") == 0
 
 
+def test_several_go_on_at_once_and_end_one_by_one(fresh: None, tmp_path: Path) -> None:
+    """The first waits for a file that the second makes."""
+    first = processes.Process(wait_for, tmp_path / "a" / "pid")
+    (tmp_path / "a").mkdir()
+    second = processes.Process(leave, "exit", tmp_path / "a" / "pid")
+    assert second.end() == 3
+    assert first.end() == 0
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 100
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def test_all_whose_server_dies_are_begun_once_more(
+    fresh: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said once."""
+    names = [tmp_path / name for name in ("a", "b", "c")]
+    begun = [processes.Process(note_and_wait, name, tmp_path / "go") for name in names]
+    end = time.monotonic() + 100
+    while not all(name.exists() for name in names) and time.monotonic() < end:
+        time.sleep(0.02)
+    os.kill(server(), signal.SIGKILL)
+    assert [process.end() for process in begun] == [None] * 3
+    (tmp_path / "go").touch()
+    assert [process.end() for process in begun] == [0] * 3
+    pids = [name.read_text().split() for name in names]
+    assert [len(set(both)) for both in pids] == [2] * 3
+    assert capsys.readouterr().err.count(" is gone: ") == 1
+
+
+def note_and_wait(path: Path, go: Path) -> None:
+    with path.open("a") as file:
+        print(os.getpid(), file=file)
+    wait_for(go)
+
+
+def test_all_are_stopped_together(fresh: None, tmp_path: Path) -> None:
+    told = [tmp_path / name for name in ("a", "b")]
+    begun = [processes.Process(linger, path) for path in told]
+    for path in told:
+        wait_for(path.with_suffix(".begun"))
+    processes.stop(begun)
+    assert [path.read_text() for path in told] == ["terminated"] * 2
+    processes.stop(begun)  # there is nothing left to do
+
+
 @pytest.mark.parametrize(
     ("module", "said"),
     [
