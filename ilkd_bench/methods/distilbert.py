@@ -1,9 +1,11 @@
-"""DistilBERT's triple loss (Sanh et al., 2019, arXiv 1910.01108, section 3), used on a task.
+"""DistilBERT's triple loss (Sanh et al., 2019, arXiv 1910.01108, section 3).
 
     loss   = 5 kd + 2 ce + cosine
     cosine = 1 - cos(h_s, h_t) of the last layers, mean over real tokens
 
-`ce` with the labels stands in the place of the masked-language-model loss. The weights 5, 2 and 1
+On a task `ce` with the labels stands in the place of the masked-language-model loss. In the general
+stage it is that loss: the classes are the tokens, `kd` is a mean over all real tokens and `ce` over
+those that were hidden. The weights 5, 2 and 1
 and the temperature 2 are those of the authors' training script. Their student has every second
 layer of the teacher, no segment embeddings and no pooler: `student=distilbert`. Any student of the
 teacher's width can be taught in the same way.
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from ilkd_bench.functional.losses import masked_cosine
 from ilkd_bench.methods.vanilla import Vanilla
-from ilkd_bench.types import Clock, Incompatible, Outputs, Rows, Spec
+from ilkd_bench.types import Clock, Incompatible, Outputs, Phase, Rows, Spec
 
 
 class TripleLoss(Vanilla):
@@ -35,6 +37,9 @@ class TripleLoss(Vanilla):
                 f"the student is {student.width} wide and the teacher {teacher.width}: the cosine "
                 "of two hidden states needs equal widths"
             )
+
+    def general(self, epochs: int) -> Phase:
+        return Phase("general", epochs, self.needs)
 
     def loss(self, s: Outputs, t: Outputs, rows: Rows, clock: Clock) -> dict[str, Tensor]:
         cosine = masked_cosine(s.hidden[-1], t.hidden[-1], s.mask)

@@ -20,10 +20,13 @@ from torch import nn
 
 from ilkd_bench.data import corpus
 from ilkd_bench.data.batches import PlainText, Split, sorted_batches, to_device
+from ilkd_bench.data.masking import MaskedText, rarity
 from ilkd_bench.data.token_stream import encode_corpus
 from ilkd_bench.data.tokens import Encoded, tokenizer_fingerprint
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.build import seeded
+from ilkd_bench.models.folder import find
+from ilkd_bench.models.masked import MaskedModel, copy_head, with_head
 from ilkd_bench.models.model import Model
 from ilkd_bench.models.support import check_needs
 from ilkd_bench.plumbing.cores import all_cores
@@ -113,6 +116,8 @@ def parts(
                 f"student.general.method={general.method} for student={settings.name} and "
                 f"teacher={general.teacher}: {reason}"
             ) from reason
+        if "logits" in phase.needs:  # without a task they are those of the tokens
+            student, teacher = _masked(student, teacher, chosen)
     for model in (student, teacher.model):
         if general.max_length > model.max_tokens:
             raise BadInput(
@@ -124,9 +129,25 @@ def parts(
             f"student={settings.name} and student.general.teacher={general.teacher} read other "
             "tokens of the same text, and a general stage compares them token by token"
         )
-    rows = Rows(torch.zeros(2), torch.arange(2))
+    rows = Rows(torch.zeros(2, dtype=torch.long), torch.arange(2))
     check_terms(method, general.weights, [phase], student.spec, teacher.spec, rows)
     return student, teacher, method, general.weights
+
+
+def _masked(
+    student: Model, teacher: LiveTeacher, chosen: TeacherSettings
+) -> tuple[MaskedModel, LiveTeacher]:
+    """Give both models a masked-language head: the teacher its own, the student the same if it can.
+
+    Raises:
+        BadInput: one of them has none.
+    """
+    path, revision = chosen.arguments.get("path"), chosen.arguments.get("revision")
+    folder = None if path is None else find(path, revision)
+    whole = with_head(teacher.model, folder, f"teacher={chosen.name}")
+    begun = with_head(student, None, "the student")
+    copy_head(begun, whole)
+    return begun, LiveTeacher(whole, name=teacher.name)
 
 
 def check(run: Run) -> None:
@@ -172,7 +193,7 @@ def _make(
         max_length=general.max_length,
         cache_dir=run.cache,
     )
-    splits = _split(encoded, general)
+    splits = _split(encoded, general, student)
     batches = math.ceil(len(splits["train"]) / general.batch_size) * general.epochs
     wanted = min(batches, general.limit_steps or batches)
     stretches = math.ceil(wanted / general.every)
@@ -238,8 +259,10 @@ def _without_dropout(student: Model) -> None:
             module.p = 0.0
 
 
-def _split(encoded: Encoded, general: GeneralSettings) -> dict[str, Split]:
+def _split(encoded: Encoded, general: GeneralSettings, student: Model) -> dict[str, Split]:
     """Return the texts to learn from, and those that are held out, drawn by the seed.
+
+    Of a student that predicts tokens some are hidden.
 
     Raises:
         BadInput: there are too few.
@@ -248,9 +271,15 @@ def _split(encoded: Encoded, general: GeneralSettings) -> dict[str, Split]:
     _require_texts(range(texts))
     order = np.random.default_rng(general.seed).permutation(texts)
     held_out = min(general.held_out, texts // 10)
+    parts = {"train": np.sort(order[held_out:]), "dev": np.sort(order[:held_out])}
+    if not isinstance(student, MaskedModel):
+        return {name: PlainText(encoded, rows) for name, rows in parts.items()}
+    tokenizer = student.tokenizer
+    readiness = rarity(encoded.ids, student.spec.vocabulary, tokenizer.all_special_ids)
+    mask = int(tokenizer.mask_token_id)
     return {
-        "train": PlainText(encoded, np.sort(order[held_out:])),
-        "dev": PlainText(encoded, np.sort(order[:held_out])),
+        name: MaskedText(encoded, rows, readiness=readiness, mask=mask, seed=general.seed)
+        for name, rows in parts.items()
     }
 
 

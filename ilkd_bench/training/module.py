@@ -186,7 +186,7 @@ class DistillModule(pl.LightningModule):
         """Return the weighted loss of a batch."""
         terms = self.terms(batch, diagnose=number == 0)
         total = weighted_sum(terms, self.weights)
-        rows = len(batch["labels"])
+        rows = len(batch["index"])
         self._rows += rows
         for name, value in (*terms.items(), ("total", total)):
             self._sums[name] = self._sums.get(name, 0) + value.detach() * rows
@@ -232,7 +232,7 @@ class DistillModule(pl.LightningModule):
         with torch.autocast(self.device.type, enabled=False):
             if self._score is None:
                 s, t, rows = both_outputs(self.student, self._teacher[0], batch, self.clock)
-                self._distance.add(self.method.loss(s, t, rows, self.clock), len(rows.labels))
+                self._distance.add(self.method.loss(s, t, rows, self.clock), len(rows.index))
                 return
             logits = self.student.outputs(batch["student"], frozenset()).logits
         self._logits.append(logits.cpu())

