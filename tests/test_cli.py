@@ -21,7 +21,7 @@ SWEEP = ("-m", *toys.SMALL, "method=rail_l,pkd", "seed=0,1")
 OURS = re.compile(
     r"fine-tuning the teacher |building the bank |waiting: |done before: |\d+ runs: |records: "
     r"|demo_sentiment, tiny12 -> tiny6, |  (failed|skipped|done): "
-    r"|\d+ runs, \d+ of them to do; "
+    r"|\d+ runs, \d+ of them to do(, \d+ at once)?; "
 )
 
 
