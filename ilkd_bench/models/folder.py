@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from transformers import (
     AutoConfig,
     AutoTokenizer,
     PreTrainedConfig,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
@@ -70,7 +68,7 @@ def find(path: str, revision: str | None) -> Folder:
     source = model_source(path)
     if isinstance(source, Path):
         return Folder(source, str(source))
-    kinds = [DESCRIPTIONS] if _only_sizes() else [DESCRIPTIONS + SAFETENSORS, PICKLES]
+    kinds = [DESCRIPTIONS] if only_sizes() else [DESCRIPTIONS + SAFETENSORS, PICKLES]
     try:
         for patterns in kinds:
             folder = Path(snapshot_download(source, revision=revision, allow_patterns=patterns))
@@ -85,7 +83,8 @@ def find(path: str, revision: str | None) -> Folder:
     return Folder(folder, source)
 
 
-def _only_sizes() -> bool:
+def only_sizes() -> bool:
+    """Tell whether models are built without their weights: torch's `meta` device is the default."""
     return torch.get_default_device().type == "meta"
 
 
@@ -160,7 +159,7 @@ def read_weights(folder: Folder) -> dict[str, Tensor]:
     state: dict[str, Tensor] = {}
     for part in parts:
         state |= _read(folder, part)
-    if _only_sizes():
+    if only_sizes():
         state = {
             n: torch.zeros((), dtype=x.dtype, device="cpu").expand(x.shape)
             for n, x in state.items()
@@ -199,7 +198,7 @@ def _read(folder: Folder, file: Path) -> dict[str, Tensor]:
         if file.suffix == ".safetensors":
             with torch.device("cpu"):
                 return load_file(file)
-        device = "meta" if _only_sizes() else "cpu"
+        device = "meta" if only_sizes() else "cpu"
         content = torch.load(file, map_location=device, weights_only=True)
     except BadInput:
         raise
@@ -230,121 +229,3 @@ def few(names: Iterable[str]) -> str:
     names = sorted(names)
     more = len(names) - 3
     return ", ".join(names[:3]) + (f" and {more} more" if more > 0 else "")
-
-
-# ---------------------------------------------------------------------------- weights into a model
-
-
-def fill(
-    folder: Folder,
-    architecture: Any,
-    config: PreTrainedConfig,
-    state: dict[str, Tensor],
-    *,
-    new_classifier: bool,
-) -> PreTrainedModel:
-    """Return a classifier with the given weights; every weight of the encoder is among them.
-
-    Args:
-        architecture: class of the classifier.
-        new_classifier: draw a classifier where the weights have none, or one of another size.
-
-    Raises:
-        BadInput: weights are missing, too many, of another size, or not finite.
-    """
-    try:
-        with torch.device("cpu"):
-            hf, info = architecture.from_pretrained(
-                None,
-                config=config,
-                state_dict=state,
-                output_loading_info=True,
-                dtype=torch.float32,
-                ignore_mismatched_sizes=True,  # they are refused below, by name
-            )
-    except Exception as error:  # of transformers and torch: no common base
-        raise folder.bad(error) from error
-    _refuse_misfits(folder, hf, info, new_classifier=new_classifier)
-    if _only_sizes():
-        hf = hf.to("meta")
-        return hf
-    broken = [name for name, weight in hf.named_parameters() if not weight.isfinite().all()]
-    if broken:
-        raise BadInput(
-            f"{folder.name} has weights that are no finite numbers: {few(broken)}. Its training "
-            "has diverged: give another model"
-        )
-    return hf
-
-
-def _refuse_misfits(
-    folder: Folder, hf: PreTrainedModel, info: Mapping[str, Any], *, new_classifier: bool
-) -> None:
-    """Refuse weights that do not belong to the model, and say which are not used or are new."""
-    missing, unexpected = set(info["missing_keys"]), set(info["unexpected_keys"])
-    sizes = {name: (tuple(file), tuple(model)) for name, file, model in info["mismatched_keys"]}
-    lacking = {name for name in missing if _of_encoder(hf, name, full=True)}
-    if lacking:
-        raise BadInput(
-            f"{folder.name} lacks {len(lacking)} of the encoder's weights: {few(lacking)}. "
-            f"{_about_layers(hf, lacking, 'fewer')}"
-        )
-    surplus = {name for name in unexpected if _of_encoder(hf, name, full=False)}
-    if surplus:
-        raise BadInput(
-            f"{folder.name} has weights that its config.json has no place for: "
-            f"{few(surplus)}. {_about_layers(hf, surplus, 'more')}"
-        )
-    new = {name for name in (*missing, *sizes) if not _of_encoder(hf, name, full=True)}
-    wrong = set(sizes) - new if new_classifier else set(sizes)
-    if wrong:
-        examples = [f"{n} is {list(sizes[n][0])}, not {list(sizes[n][1])}" for n in sorted(wrong)]
-        raise BadInput(
-            f"{folder.name} has weights of another size than its config.json says: "
-            f"{few(examples)}. "
-            + (
-                "Correct num_labels or id2label in it"
-                if wrong <= new
-                else "Give the config.json that belongs to the weights"
-            )
-        )
-    if new and not new_classifier:
-        raise BadInput(
-            f"{folder.name} is not fine-tuned: it lacks {few(new)}. "
-            "Give it as teacher.path= to have it fine-tuned"
-        )
-    if unexpected:
-        log.info("%s: not used are its %s", folder.name, few(unexpected))
-    if new:
-        log.info("%s: new, from the seed, are %s", folder.name, few(new))
-
-
-def _of_encoder(hf: PreTrainedModel, name: str, *, full: bool) -> bool:
-    """Tell whether a weight is the encoder's; its pooler counts as a part of the classifier.
-
-    Args:
-        full: the name is that of the whole classifier; else the encoder alone may have been saved.
-    """
-    prefix = f"{hf.base_model_prefix}."
-    if full and not name.startswith(prefix):
-        return False
-    first = name.removeprefix(prefix).split(".")[0]
-    return first != "pooler" and first in dict(hf.base_model.named_children())
-
-
-def _about_layers(hf: PreTrainedModel, names: Iterable[str], which: str) -> str:
-    """Return what to do about weights that are too few or too many."""
-    numbers = {int(n) + 1 for name in names for n in re.findall(r"\.layers?\.(\d+)\.", name)}
-    told = hf.config.num_hidden_layers
-    if which == "more" and numbers and min(numbers) > told:
-        return (
-            f"Its config.json says num_hidden_layers={told}, and the weights have "
-            f"{max(numbers)}: correct the number, and type student.keep_layers="
-            f"[{','.join(str(n) for n in range(1, told + 1))}] to have {told} layers of them"
-        )
-    if which == "fewer" and numbers and min(numbers) > 1:
-        return (
-            f"Its config.json says num_hidden_layers={told}, and layer {min(numbers)} is not "
-            "whole: correct the number, or give the whole weights"
-        )
-    return "Give the config.json and the weights of one and the same model"

@@ -22,13 +22,16 @@ from ilkd_bench.models.model import Model
 from ilkd_bench.types import BadInput, Incompatible, Outputs
 
 SIZES = {
-    "num_hidden_layers": "layers",
-    "hidden_size": "width",
-    "num_attention_heads": "attention heads",
-    "vocab_size": "vocabulary",
-    "max_position_embeddings": "positions",
+    "num_hidden_layers": ("layers", 1_000),
+    "hidden_size": ("width", 100_000),
+    "num_attention_heads": ("attention heads", 10_000),
+    "vocab_size": ("vocabulary", 10_000_000),
+    "max_position_embeddings": ("positions", 10_000_000),
 }
-"""Settings of a model that every use of it asks for, and what they are."""
+"""Settings of a model that every use of it asks for, what they are, and the most that is taken."""
+
+MOST_WEIGHTS = 10**10
+"""Weights of the largest model that is built: 40 GB in float32."""
 
 KERNELS = (None, "eager", "sdpa")
 """Attention as transformers itself computes it; others are code from elsewhere."""
@@ -52,7 +55,7 @@ def check_config(config: PreTrainedConfig, where: str) -> None:
     reason = _reason(config, kind)
     if reason is not None:
         raise BadInput(f"{where} is of the type {kind or 'unknown'}, {reason}. {INSTEAD}")
-    for name, what in SIZES.items():
+    for name, (what, most) in SIZES.items():
         value = getattr(config, name, None)
         if isinstance(value, bool) or not isinstance(value, int):
             raise BadInput(
@@ -60,6 +63,8 @@ def check_config(config: PreTrainedConfig, where: str) -> None:
             )
         if value < 1:
             raise BadInput(f"{where}: {name}={value} in its config.json: allowed is 1 or more")
+        if value > most:
+            raise BadInput(f"{where}: {name}={value} in its config.json: allowed is up to {most}")
     kernel = getattr(config, "_attn_implementation", None)
     if kernel not in KERNELS:
         raise BadInput(
@@ -100,6 +105,7 @@ def architecture(
             a state for every token.
     """
     hf = _built(config, where, "meta")
+    check_room(sum(weight.numel() for weight in hf.parameters()), where)
     shown = _tried(Model(hf, tokenizer), frozenset({"hidden"}), where)
     layers, width = hf.config.num_hidden_layers, hf.config.hidden_size
     sizes = {state.shape[::2] for state in shown.hidden or ()}
@@ -110,6 +116,39 @@ def architecture(
             f"width for every token, so they cannot be compared. {INSTEAD}"
         )
     return type(hf)
+
+
+def check_room(weights: int, where: str) -> None:
+    """Refuse a model of more weights than any computer trains here.
+
+    Raises:
+        BadInput: that is so.
+    """
+    if weights > MOST_WEIGHTS:
+        raise BadInput(
+            f"{where} would have {weights:.3g} weights in these sizes: allowed are up to "
+            f"{MOST_WEIGHTS:.0e}. Give smaller sizes"
+        )
+
+
+def check_finite(model: Model, where: str) -> None:
+    """Refuse a model whose weights are so large that it answers no finite numbers to a text.
+
+    It is in eval mode from then on.
+
+    Args:
+        where: what to call the model in messages.
+
+    Raises:
+        BadInput: that is so.
+    """
+    model.eval()  # nothing is drawn
+    shown = _tried(model, frozenset({"hidden"}), where)
+    if not all(x.isfinite().all() for x in (shown.logits, *shown.hidden)):
+        raise BadInput(
+            f"{where} answers no finite numbers before it is trained: its weights are too large. "
+            "Give a smaller initializer_range (and residual_scale, first_score), or other weights"
+        )
 
 
 def check_needs(model: Model, needs: frozenset[str], where: str) -> None:

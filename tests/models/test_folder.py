@@ -134,6 +134,30 @@ def test_a_wrong_number_of_labels_is_named(tmp_path: Path) -> None:
     assert "classifier.weight is [3, 8], not [2, 8]. Correct num_labels or id2label" in message
 
 
+@pytest.mark.parametrize("how", ["pretrained", "checkpoint", "student"])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_hidden_layers": 10**7}, "num_hidden_layers=10000000 in its config.json: allowed is"),
+        ({"num_attention_heads": 10**9}, "num_attention_heads=1000000000 in its config.json"),
+        ({"hidden_size": 10**12}, "hidden_size=1000000000000 in its config.json"),
+        ({"max_position_embeddings": 10**13}, "max_position_embeddings=10000000000000 in its"),
+        ({"max_position_embeddings": 10**7}, "describes a model of 800"),
+        ({"intermediate_size": 10**7}, "describes a model of 68"),
+        ({"type_vocab_size": 10**8}, "describes a model of 80000"),
+        ({"intermediate_size": 10**13}, "would have 6.8e+14 weights in these sizes"),
+    ],
+    ids=str,
+)
+def test_sizes_beyond_the_weights_are_refused_before_room_is_made_for_them(
+    changes: dict[str, int], words: str, how: str, tmp_path: Path
+) -> None:
+    """Of 4 layers of width 8: 2 * 8 + 1 weights for each of `intermediate_size` in every layer."""
+    save(tmp_path, "bert", layers=4, labels=LABELS)
+    configure(tmp_path, **changes)
+    assert words in refusal(tmp_path, how)
+
+
 SIZES = {
     "vocab_size": 21,
     "hidden_size": 8,
