@@ -12,10 +12,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from ilkd_bench.models.folder import Folder, few, only_sizes
+from ilkd_bench.models.folder import WRAPPERS, Folder, few, only_sizes
 from ilkd_bench.types import BadInput
 
 log = logging.getLogger(__name__)
+
+OLD_NAMES = {"gamma": "weight", "beta": "bias"}
+"""What TensorFlow calls the weights of a LayerNorm, and torch."""
 
 SLACK = 10_000_000
 """Weights that may be missing before the missing ones are looked for by name."""
@@ -38,7 +41,11 @@ def fill(
     Raises:
         BadInput: weights are missing, too many, of another size, or not finite.
     """
-    _refuse_other_sizes(folder, architecture, config, state)
+    with torch.device("meta"):
+        described: PreTrainedModel = architecture(copy.deepcopy(config))
+    _refuse_other_sizes(folder, described, state)
+    _refuse_twice(folder, described, state)
+    _refuse_no_weights(folder, described, state)
     try:
         with torch.device("cpu"):
             hf, info = architecture.from_pretrained(
@@ -65,17 +72,52 @@ def fill(
 
 
 def _refuse_other_sizes(
-    folder: Folder, architecture: Any, config: PreTrainedConfig, state: Mapping[str, Tensor]
+    folder: Folder, described: PreTrainedModel, state: Mapping[str, Tensor]
 ) -> None:
     """Refuse weights that are a small part of the model, before room is made for all of it."""
-    with torch.device("meta"):
-        described = sum(x.numel() for x in architecture(copy.deepcopy(config)).parameters())
+    wanted = sum(x.numel() for x in described.parameters())
     given = sum(x.numel() for x in state.values())
-    if described > 2 * given + SLACK:
+    if wanted > 2 * given + SLACK:
         raise BadInput(
             f"{folder.name} has {given} weights, and its config.json describes a model of "
-            f"{described}. Give the config.json that belongs to the weights"
+            f"{wanted}. Give the config.json that belongs to the weights"
         )
+
+
+def _refuse_twice(folder: Folder, described: PreTrainedModel, state: Mapping[str, Tensor]) -> None:
+    """Refuse weights of which there are two that have the same place."""
+    names: dict[str, str] = {}
+    for name in state:
+        other = names.setdefault(_place(described, name), name)
+        if other != name:
+            raise BadInput(
+                f"{folder.name} has a weight twice, as {other} and as {name}, and nothing says "
+                "which one counts: leave one out"
+            )
+
+
+def _refuse_no_weights(
+    folder: Folder, described: PreTrainedModel, state: Mapping[str, Tensor]
+) -> None:
+    """Refuse whole, complex or truth values in the place of weights; buffers may be such."""
+    places = {_place(described, name) for name, _ in described.named_parameters()}
+    odd = {
+        name: str(x.dtype).removeprefix("torch.")
+        for name, x in state.items()
+        if _place(described, name) in places and not x.is_floating_point()
+    }
+    if odd:
+        kinds = ", ".join(sorted({*odd.values()}))
+        raise folder.bad(f"its weights are no floating-point numbers ({kinds}): {few(odd)}")
+
+
+def _place(hf: PreTrainedModel, name: str) -> str:
+    """Return where a weight belongs, whether the encoder was saved alone, as a part, or wrapped."""
+    prefixes = (f"{hf.base_model_prefix}.", *WRAPPERS)
+    while prefix := next((p for p in prefixes if name.startswith(p)), None):
+        name = name.removeprefix(prefix)
+    stem, _, last = name.rpartition(".")
+    return f"{stem}.{OLD_NAMES.get(last, last)}"
 
 
 def _refuse_misfits(

@@ -158,7 +158,10 @@ def read_weights(folder: Folder) -> dict[str, Tensor]:
     parts = _parts(folder, file) if file.suffix == ".json" else [file]
     state: dict[str, Tensor] = {}
     for part in parts:
-        state |= _read(folder, part)
+        more = _read(folder, part)
+        if twice := state.keys() & more.keys():
+            raise folder.bad(f"two of its files have the same weights: {few(twice)}")
+        state |= more
     if only_sizes():
         state = {
             n: torch.zeros((), dtype=x.dtype, device="cpu").expand(x.shape)

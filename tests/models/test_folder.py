@@ -117,6 +117,69 @@ def test_a_weight_too_many_inside_the_encoder_is_refused(tmp_path: Path) -> None
     assert "no place for: bert.encoder.layer.0.adapter.weight" in refusal(tmp_path)
 
 
+QUERY = "bert.encoder.layer.1.attention.self.query.weight"
+NORM = "bert.embeddings.LayerNorm.weight"
+
+
+@pytest.mark.parametrize("how", ["pretrained", "checkpoint", "student"])
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        (QUERY, f"bert.{QUERY}"),
+        (QUERY, QUERY.removeprefix("bert.")),
+        (QUERY, f"module.{QUERY}"),
+        (NORM, NORM.replace("weight", "gamma")),
+        (NORM.replace("weight", "bias"), NORM.replace("weight", "beta")),
+        (NORM, "embeddings.LayerNorm.gamma"),
+        ("classifier.weight", "bert.classifier.weight"),
+    ],
+)
+def test_a_weight_that_is_given_twice_is_refused(
+    name: str, again: str, how: str, tmp_path: Path
+) -> None:
+    path = save(tmp_path, "bert", labels=LABELS) / "model.safetensors"
+    weights = load_file(path)
+    save_file(weights | {again: torch.zeros_like(weights[name])}, path)
+    message = refusal(tmp_path, how)
+    assert "has a weight twice, as " in message
+    assert f" {name} " in f"{message.replace(',', ' ')} " and f" {again}" in message
+
+
+def test_old_names_of_weights_are_read(tmp_path: Path) -> None:
+    expected = load(save(tmp_path, "bert", labels=LABELS)).hf.state_dict()
+    rename(
+        tmp_path,
+        lambda n: n.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"),
+    )
+    for name, value in load(tmp_path).hf.state_dict().items():
+        assert torch.equal(value, expected[name])
+
+
+@pytest.mark.parametrize("how", ["pretrained", "checkpoint", "student"])
+@pytest.mark.parametrize(
+    "kind", [torch.int64, torch.int32, torch.int16, torch.bool, torch.complex64], ids=str
+)
+def test_weights_that_are_no_floating_point_numbers_are_refused(
+    kind: torch.dtype, how: str, tmp_path: Path
+) -> None:
+    path = save(tmp_path, "bert", labels=LABELS) / "model.safetensors"
+    weights = load_file(path)
+    save_file(weights | {QUERY: weights[QUERY].to(kind)}, path)
+    message = refusal(tmp_path, how)
+    assert "no floating-point numbers" in message and QUERY in message
+    assert str(kind).removeprefix("torch.") in message
+
+
+def test_buffers_may_be_whole_numbers_and_weights_of_any_precision(tmp_path: Path) -> None:
+    path = save(tmp_path, "bert", labels=LABELS) / "model.safetensors"
+    weights = load_file(path)
+    half = {name: value.bfloat16() for name, value in weights.items()}
+    positions = {"bert.embeddings.position_ids": torch.arange(POSITIONS)[None]}
+    save_file(half | positions, path)
+    for name, value in load(tmp_path).hf.state_dict().items():
+        assert torch.equal(value, half[name].float())
+
+
 def test_only_the_classifier_may_be_of_another_size_and_the_log_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,6 +272,11 @@ def test_weights_in_parts_are_the_same_weights(tmp_path: Path) -> None:
     again, _ = build.checkpoint(str(tmp_path / "b"), labels=LABELS)
     for name, value in again.hf.state_dict().items():
         assert torch.equal(value, whole.hf.state_dict()[name])
+    first, second = (tmp_path / "b" / name for name in parts[:2])
+    before, twice = load_file(second), min(load_file(first))
+    save_file(before | {twice: torch.zeros(1)}, second)
+    assert f"two of its files have the same weights: {twice}" in refusal(tmp_path / "b")
+    save_file(before, second)
     (tmp_path / "b" / parts[0]).unlink()
     assert f"names files that are not there: {parts[0]}" in refusal(tmp_path / "b")
 
