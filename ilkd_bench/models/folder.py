@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from ilkd_bench.models.support import check_config, not_loaded
+from ilkd_bench.models.support import PYTHONS, check_config, not_loaded
 from ilkd_bench.models.tokenizer_check import check_tokenizer, no_tokenizer
 from ilkd_bench.settings.identity import model_source
 from ilkd_bench.settings.model_files import weights_file
@@ -35,6 +36,14 @@ PICKLES = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.
 
 VOCABULARIES = ("tokenizer.json", "vocab*", "*.model")
 """Files that a tokenizer has at least one of."""
+
+TOKENIZER_FILES = (
+    *("tokenizer.json", "tokenizer_config.json"),
+    *("special_tokens_map.json", "added_tokens.json", "vocab.json"),
+)
+"""JSON files that a tokenizer may be made of."""
+
+NUMBER = re.compile(r"-?\d{1,9}")
 
 WRAPPERS = ("module.", "model.", "_orig_mod.")
 """What wrappers put before every name: data parallel, Lightning and the like, `torch.compile`."""
@@ -100,31 +109,38 @@ def read_config(folder: Folder, head: Mapping[str, Any]) -> PreTrainedConfig:
     Raises:
         BadInput: it cannot be read, names code of its own, or is of a kind that cannot be used.
     """
-    for name in ("config.json", "tokenizer_config.json"):
-        _refuse_code(folder, name)
+    settings = {name: _settings(folder, name) for name in ("config.json", "tokenizer_config.json")}
+    for name, content in settings.items():
+        if content.get("auto_map"):
+            raise BadInput(
+                f"{folder.name} wants to run code of its own (auto_map in its {name}), which is "
+                "never done: give a model that transformers knows, or remove the key if it is one"
+            )
+    labels = settings["config.json"].get("id2label")
+    if not (labels is None or (isinstance(labels, dict) and all(map(NUMBER.fullmatch, labels)))):
+        raise folder.bad(f"id2label in its config.json is no {{number: name}}: {labels!r:.100}")
     try:
         config = AutoConfig.from_pretrained(folder.path, **LOCAL, **head)
     except Exception as error:  # of pydantic, json, transformers: no common base
-        raise folder.bad(error) from error
+        raise not_loaded(folder.name, error, settings["config.json"]) from error
     check_config(config, folder.name)
     return config
 
 
-def _refuse_code(folder: Folder, name: str) -> None:
+def _settings(folder: Folder, name: str) -> dict[str, Any]:
+    """Return what a JSON file of a model says; nothing where it is not there."""
     path = folder.path / name
     if not path.is_file():
-        return
+        return {}
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise folder.bad(f"{name} is no JSON: {error}") from error
+    except RecursionError as error:
+        raise folder.bad(f"{name} is nested too deeply") from error
     if not isinstance(content, dict):
         raise folder.bad(f"{name} holds no settings")
-    if content.get("auto_map"):
-        raise BadInput(
-            f"{folder.name} wants to run code of its own (auto_map in its {name}), which is never "
-            "done: give a model that transformers knows, or remove the key if it is one"
-        )
+    return content
 
 
 def read_tokenizer(folder: Folder, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
@@ -135,10 +151,16 @@ def read_tokenizer(folder: Folder, config: PreTrainedConfig) -> PreTrainedTokeni
     """
     if not any(path for name in VOCABULARIES for path in folder.path.glob(name)):
         raise no_tokenizer(folder.name)
+    for name in TOKENIZER_FILES:
+        _settings(folder, name)  # BadInput now
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder.path, **LOCAL)
     except Exception as error:  # of tokenizers, json, transformers: no common base
-        raise folder.bad(f"its tokenizer: {error}") from error
+        text = str(error)
+        if isinstance(error, PYTHONS):
+            lacking = f"{text} is missing" if isinstance(error, LookupError) else "a value is wrong"
+            text = f"{lacking} in its {' or its '.join(TOKENIZER_FILES[:2])}"
+        raise folder.bad(f"its tokenizer: {text}") from error
     check_tokenizer(config, tokenizer, folder.name)
     return tokenizer
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from transformers import (
+    AutoConfig,
     AutoModelForSequenceClassification,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
@@ -35,6 +38,9 @@ MOST_WEIGHTS = 10**10
 
 KERNELS = (None, "eager", "sdpa")
 """Attention as transformers itself computes it; others are code from elsewhere."""
+
+PYTHONS = (LookupError, AttributeError, TypeError, NameError)
+"""Errors in whose words there is nothing for a person."""
 
 PROBE = 5
 """Tokens of the texts that a model is tried on."""
@@ -71,6 +77,8 @@ def check_config(config: PreTrainedConfig, where: str) -> None:
             f"{where} asks for the attention kernel {kernel!r} in its config.json, and none is "
             "fetched: remove the key"
         )
+    if not getattr(config, "return_dict", True):
+        raise BadInput(f"{where}: return_dict={config.return_dict} in its config.json: remove it")
     if getattr(config, "quantization_config", None):
         raise BadInput(f"{where} is quantised, so it cannot be trained. Give its full weights")
 
@@ -171,16 +179,59 @@ def _built(config: PreTrainedConfig, where: str, device: str) -> PreTrainedModel
                 copy.deepcopy(config), trust_remote_code=False
             )
     except Exception as error:  # whatever an architecture raises at sizes that do not fit
-        raise not_loaded(where, error) from error
+        raise not_loaded(where, error, config.to_dict()) from error
     return hf.eval()
 
 
-def not_loaded(where: str, why: object) -> BadInput:
-    """Return the error of a model that is damaged or of another kind."""
+def not_loaded(where: str, why: object, settings: Mapping[str, Any] | None = None) -> BadInput:
+    """Return the error of a model that is damaged or of another kind.
+
+    Args:
+        why: an error, or words.
+        settings: of the model, to name those that an error of Python is about.
+    """
     text = " ".join(str(why).split())
-    if isinstance(why, LookupError):  # it says no more than the key
-        text = f"there is no {text}"
+    if isinstance(why, PYTHONS):
+        suspects = _suspects(settings or {}, text)
+        text = (
+            f"transformers cannot use {', '.join(suspects[:3])} of its config.json"
+            if suspects
+            else "something in it is missing, unknown or of another kind than transformers expects "
+            f"({type(why).__name__}: {text})"
+        )
     return BadInput(f"{where} cannot be loaded as a transformers checkpoint: {text}")
+
+
+def _suspects(settings: Mapping[str, Any], error: str) -> list[str]:
+    """Return the settings whose value an error names, or else those of an unusual kind."""
+
+    def shown(names: Iterable[str]) -> list[str]:
+        return [f"{name}={settings[name]!r}"[:100] for name in names]
+
+    named = [
+        name
+        for name, value in settings.items()
+        if isinstance(value, str) and value and repr(value) in error and name != "model_type"
+    ]
+    if named:
+        return shown(named)
+    kind = settings.get("model_type")
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING_NAMES:
+        return shown({"model_type"} & settings.keys())
+    usual = AutoConfig.for_model(kind).to_dict()
+    usual |= {"num_labels": 2, "dtype": "float32", "torch_dtype": "float32"}
+    return shown(
+        name
+        for name, value in settings.items()
+        if usual.get(name) is not None and not _alike(value, usual[name])
+    )
+
+
+def _alike(value: Any, usual: Any) -> bool:
+    """Tell whether a value is of the kind of another one, as JSON has kinds."""
+    if isinstance(usual, float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is type(usual) or (isinstance(value, list) and isinstance(usual, tuple))
 
 
 def _tried(model: Model, needs: frozenset[str], where: str) -> Outputs:

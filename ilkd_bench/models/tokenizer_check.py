@@ -75,6 +75,12 @@ def check_tokenizer(
             f"{where}: its tokenizer has no token for padding. Name one as pad_token in its "
             "tokenizer_config.json"
         )
+    longest: Any = tokenizer.model_max_length
+    if not isinstance(longest, int | float):
+        raise BadInput(
+            f"{where}: model_max_length={longest!r} in its tokenizer_config.json: allowed is a "
+            "number"
+        )
     _check_special(config, tokenizer, where)
     for texts in (("a",), ("a", "a")):
         read = _read(tokenizer, texts, where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,10 @@ from ilkd_bench.students import load as students
 from ilkd_bench.types import BadInput
 
 LABELS = ["no", "yes"]
+JSONS = (
+    *("config.json", "tokenizer.json", "tokenizer_config.json"),
+    *("special_tokens_map.json", "added_tokens.json", "vocab.json"),
+)
 
 
 def refusal(folder: Path, how: str = "pretrained", **given: Any) -> str:
@@ -394,6 +399,70 @@ def test_what_is_no_model_is_refused_with_the_reason(
     message = refusal(folder)
     for word in words:
         assert word in message, message
+
+
+OF_PYTHON = re.compile(
+    r"object has no|has no attribute|NoneType|object (is|cannot)|not supported|invalid literal"
+    r"|unhashable|there is no '|out of range|unexpected keyword|indices must|recursion"
+)
+"""Words of Python that say nothing to a person."""
+
+
+@pytest.mark.parametrize("how", ["pretrained", "checkpoint"])
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("hidden_act", "nosuch", "cannot use hidden_act='nosuch' of its config.json"),
+        ("hidden_act", 5, "hidden_act"),
+        ("dtype", "nosuch", "cannot use dtype='nosuch' of its config.json"),
+        ("dtype", {"a": 1}, "cannot use dtype={'a': "),
+        ("id2label", ["no", "yes"], "id2label in its config.json is no {number: name}: ['no', 'y"),
+        ("id2label", {"no": 0}, "id2label in its config.json is no {number: name}: {'no': 0}"),
+        ("id2label", 5, "id2label in its config.json is no {number: name}: 5"),
+        ("model_type", ["bert"], "cannot use model_type=['bert'] of its config.json"),
+        ("model_type", "nosuch", "nosuch"),
+        ("return_dict", False, "return_dict=False in its config.json: remove it"),
+        ("layer_norm_eps", "small", "layer_norm_eps"),
+    ],
+    ids=str,
+)
+def test_a_setting_that_cannot_be_used_is_named(
+    name: str, value: Any, words: str, how: str, tmp_path: Path
+) -> None:
+    configure(save(tmp_path, "bert", labels=LABELS), **{name: value})
+    message = refusal(tmp_path, how)
+    assert words in message and not OF_PYTHON.search(message), message
+
+
+@pytest.mark.parametrize("value", [None, [], {"a": 1}, "two", 1.5])
+def test_a_number_of_labels_that_is_none_is_named(value: Any, tmp_path: Path) -> None:
+    """What is no task's is of the folder; a new classifier has the task's number."""
+    folder = save(tmp_path, "bert")
+    configure(folder, num_labels=value)
+    message = refusal(folder, "checkpoint")
+    assert "num_labels=" in message and not OF_PYTHON.search(message), message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        *((file, text, f"{file} holds no settings") for file in JSONS for text in ("null", "[1]")),
+        *((file, "{", f"{file} is no JSON") for file in JSONS),
+        ("tokenizer.json", "[" * 5000, "tokenizer.json is nested too deeply"),
+        ("tokenizer.json", "{}", "'added_tokens' is missing in its tokenizer.json"),
+        ("tokenizer.json", '{"added_tokens": null}', "a value is wrong in its tokenizer.json"),
+        ("tokenizer_config.json", '{"cls_token": [1]}', "a value is wrong in its tokenizer.json"),
+        ("special_tokens_map.json", '{"cls_token": [1]}', "a value is wrong in its tokenizer.js"),
+    ],
+    ids=str,
+)
+def test_a_file_of_a_tokenizer_that_cannot_be_used_is_named(
+    name: str, content: str, words: str, tmp_path: Path
+) -> None:
+    folder = save(tmp_path, "bert", labels=LABELS)
+    (folder / name).write_text(content)
+    message = refusal(folder)
+    assert words in message and not OF_PYTHON.search(message), message
 
 
 @pytest.mark.parametrize(
