@@ -44,6 +44,8 @@ def check(*words: str) -> None:
         (["student.width=100000000"], r"student\.width=100000000: allowed is"),
         (["student.layers=100000000"], r"student\.layers=100000000: allowed is"),
         (["student.initializer_range=1e38"], r"student\.initializer_range=1e\+38: allowed is"),
+        (["method=finetune", "method.weights.ce=1e299"], r"method\.weights\.ce=1e\+299: with it"),
+        (["method=vanilla", "method.weights.kd=1e38"], r"method\.weights\.kd=1e\+38: with it"),
         (["teacher.layers=0"], r"teacher\.layers=0: allowed is"),
         (["student.width=48"], "family, width, heads and vocabulary must be the teacher's"),
     ],
