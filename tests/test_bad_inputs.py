@@ -352,7 +352,10 @@ LATER = [
     ("student.initializer_range=-1", "initializer_range"),
     ("student.teacher_layers=[13]", "student.teacher_layers=[13]: allowed are distinct"),
     ("student.teacher_layers=[1,2]", "teacher_layers"),
-    ("teacher.layers=1.5", "layers"),
+    ("teacher.layers=1.5", "teacher.layers=1.5: allowed is"),
+    ("student.layers=100000000", "student.layers=100000000: allowed is"),
+    ("student.initializer_range=1e38", "student.initializer_range=1e+38: allowed is"),
+    ("method=finetune method.weights.ce=1e299", "method.weights.ce=1e+299: with it"),
     ("teacher.width=text", "width"),
     ("max_length=129", "max_length=129"),
     ("student.positions=16", "max_length=128"),
@@ -477,6 +480,13 @@ def test_a_wrong_word_is_refused(words: str, part: str, refused: Callable[..., s
 @pytest.mark.parametrize(("words", "part"), VALUES, ids=lambda v: v[:50])
 def test_a_wrong_value_is_refused(words: str, part: str, refused: Callable[..., str]) -> None:
     check(refused(["run", *split(words)]), part)
+
+
+@pytest.mark.parametrize("group", ["student", "teacher", "method"])
+def test_code_is_no_setting_that_is_offered(group: str, refused: Callable[..., str]) -> None:
+    said = refused(["run", f"{group}.nosuch=1"])
+    assert f"{group}.nosuch is no setting" in said and "Allowed are " in said
+    assert "_target_" not in said
 
 
 @pytest.mark.parametrize(("words", "part"), OTHERS, ids=lambda v: v[:50])

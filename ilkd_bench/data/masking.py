@@ -1,9 +1,10 @@
 """Plain text with some tokens hidden, which a model is to predict.
 
 As in BERT (Devlin et al., NAACL 2019, arXiv 1810.04805, section 3.1) 15 % of a row's tokens are to
-be predicted: 80 % of these are replaced by the mask, 10 % by any token, 10 % stay. As in DistilBERT's
-training script rare tokens are taken more often, by their frequency in the corpus to the power of
--0.7. What is hidden is a pure function of seed and row: the same in every pass.
+be predicted: 80 % of these are replaced by the mask, 10 % by any token, 10 % stay. As in the
+training script of DistilBERT's authors rare tokens are taken more often, by their frequency in the
+corpus to the power of -0.7. What is hidden is a pure function of seed and row: the same in every
+pass.
 """
 
 from __future__ import annotations

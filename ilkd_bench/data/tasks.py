@@ -13,6 +13,7 @@ from ilkd_bench.data import collapse, formats, grammar
 from ilkd_bench.data.collapse import RULES
 from ilkd_bench.data.formats import Columns
 from ilkd_bench.data.labels import MOST, allowed, finder, number, shown
+from ilkd_bench.data.task_values import check_columns, check_range, label_names
 from ilkd_bench.plumbing.files import FileHash, file_hash
 from ilkd_bench.types import BadInput
 
@@ -48,9 +49,9 @@ class Task:
             BadInput: a value is not what a task can have, or two do not go together.
         """
         if self.labels is not None:
-            object.__setattr__(self, "labels", _names(self.labels))
-        _check_columns(self.text_columns, self.label_column)
-        _check_range(self.score_range, self.labels)
+            object.__setattr__(self, "labels", label_names(self.labels))
+        check_columns(self.text_columns, self.label_column)
+        check_range(self.score_range, self.labels)
         known = SCORE_METRICS if self.labels is None else CLASS_METRICS
         for key, names in (("metric", [self.metric]), ("also", self.also)):
             for name in names:
@@ -84,64 +85,6 @@ class Task:
         where = f"{key}.label_map"
         label_map = collapse.resolve(settings["label_map"], self.labels, part.labels, where)
         return settings | {"label_map": label_map}
-
-
-def _names(labels: Any) -> list[str]:
-    """Return label names as text.
-
-    Raises:
-        BadInput: they are not two or more different names.
-    """
-    wrong = isinstance(labels, str) or not all(_is_name(label) for label in labels)
-    if wrong or len({str(label) for label in labels}) < 2:
-        raise BadInput(
-            f"task.labels={labels}: allowed is a list of two or more different names, "
-            "or null for a score"
-        )
-    names = [str(label) for label in labels]
-    if len(set(names)) < len(names):
-        raise BadInput(f"task.labels={labels}: a name stands there twice")
-    return names
-
-
-def _is_name(label: Any) -> bool:
-    if isinstance(label, float):
-        return bool(np.isfinite(label))
-    return isinstance(label, int) or (isinstance(label, str) and label.strip() != "")
-
-
-def _check_columns(columns: Any, label_column: str) -> None:
-    if (
-        isinstance(columns, str)
-        or columns is None
-        or not 1 <= len(columns) <= 2
-        or not all(isinstance(name, str) and name for name in columns)
-        or len({*columns, label_column}) <= len(columns)
-    ):
-        raise BadInput(
-            f"task.text_columns={columns}: allowed is a list of one or two columns, e.g. [a,b], "
-            f"and not the label's ({label_column})"
-        )
-
-
-def _check_range(score_range: Any, labels: Sequence[str] | None) -> None:
-    if score_range is None:
-        return
-    if labels is not None:
-        raise BadInput(
-            f"task.score_range={score_range} has no effect next to task.labels; type "
-            "task.score_range=null, or task.labels=null for scores"
-        )
-    ends = [] if isinstance(score_range, str) else [number(end) for end in score_range]
-    numbers = [end for end in ends if end is not None]
-    if (
-        isinstance(score_range, str)
-        or not len(ends) == len(numbers) == 2
-        or ends != sorted(set(numbers))
-    ):
-        raise BadInput(
-            f"task.score_range={score_range}: allowed is [LEAST,GREATEST], two numbers, or null"
-        )
 
 
 @dataclass(frozen=True)

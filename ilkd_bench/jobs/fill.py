@@ -213,9 +213,9 @@ def _no_setting(config: DictConfig, key: str, part: str, node: DictConfig) -> Ba
     top = key.partition(".")[0]
     group = config[top] if top != key else None
     whose = f" for {top}={group.name}" if isinstance(group, DictConfig) else ""
+    offered = sorted(str(name) for name in node if name != "_target_")  # code is chosen in a YAML
     return BadInput(
-        f"{key} is no setting{whose}, so it would have no effect: "
-        f"{nearest(part, sorted(map(str, node)))}"
+        f"{key} is no setting{whose}, so it would have no effect: {nearest(part, offered)}"
     )
 
 

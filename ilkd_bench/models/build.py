@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +20,9 @@ from transformers import (
 
 from ilkd_bench.data import grammar
 from ilkd_bench.data.labels import label_order
+from ilkd_bench.models.fill import fill
 from ilkd_bench.models.folder import (
     Folder,
-    fill,
     find,
     read_config,
     read_tokenizer,
@@ -30,13 +31,25 @@ from ilkd_bench.models.folder import (
 from ilkd_bench.models.layers import keep
 from ilkd_bench.models.model import Model
 from ilkd_bench.models.packaged import convert
-from ilkd_bench.models.support import architecture
+from ilkd_bench.models.support import architecture, check_room
 from ilkd_bench.settings.checks import is_number
 from ilkd_bench.settings.identity import reference
 from ilkd_bench.types import BadInput, Incompatible
 
 SHORTEST = 4
 """Tokens of the shortest text that is read, its special tokens included."""
+
+LARGEST = {
+    "layers": 1_000,
+    "width": 10_000,
+    "heads": 10_000,
+    "intermediate": 100_000,
+    "positions": 100_000,
+    "initializer_range": 10,
+    "residual_scale": 1_000,
+    "first_score": 10**9,
+}
+"""Settings of a tiny model, and the most that any can use."""
 
 
 @contextmanager
@@ -105,6 +118,8 @@ def tiny(
         raise BadInput(f"dropout={dropout}: allowed is a number from 0 to below 1")
     if initializer_range <= 0:
         raise BadInput(f"initializer_range={initializer_range}: allowed is a number above 0")
+    inside = layers * width * (4 * width + 2 * intermediate)  # of attention and feed-forward
+    check_room(inside + positions * width, f"layers={layers}: a model of width={width}")
     tokenizer = word_tokenizer(grammar.vocabulary(), positions)
     config = BertConfig(
         vocab_size=len(tokenizer),
@@ -135,12 +150,17 @@ def _check_sizes(**sizes: Any) -> None:
         least = SHORTEST if name == "positions" else 1
         if type(value) is not int or value < least:
             raise BadInput(f"{name}={value}: allowed is a whole number of at least {least}")
+        if value > LARGEST[name]:
+            raise BadInput(f"{name}={value}: allowed is a whole number of at most {LARGEST[name]}")
 
 
 def _check_numbers(**numbers: Any) -> None:
     for name, value in numbers.items():
         if not is_number(value):
             raise BadInput(f"{name}={value}: allowed is a number")
+        most = LARGEST.get(name, math.inf)
+        if abs(value) > most:
+            raise BadInput(f"{name}={value}: allowed is a number of at most {most:g}")
 
 
 def word_tokenizer(words: Sequence[str], positions: int) -> PreTrainedTokenizerFast:

@@ -18,11 +18,10 @@ from transformers import (
     AutoConfig,
     AutoTokenizer,
     PreTrainedConfig,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
-from ilkd_bench.models.support import check_config, not_loaded
+from ilkd_bench.models.support import PYTHONS, check_config, not_loaded
 from ilkd_bench.models.tokenizer_check import check_tokenizer, no_tokenizer
 from ilkd_bench.settings.identity import model_folder
 from ilkd_bench.settings.model_files import weights_file
@@ -37,6 +36,14 @@ PICKLES = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.
 
 VOCABULARIES = ("tokenizer.json", "vocab*", "*.model")
 """Files that a tokenizer has at least one of."""
+
+TOKENIZER_FILES = (
+    *("tokenizer.json", "tokenizer_config.json"),
+    *("special_tokens_map.json", "added_tokens.json", "vocab.json"),
+)
+"""JSON files that a tokenizer may be made of."""
+
+NUMBER = re.compile(r"-?\d{1,9}")
 
 WRAPPERS = ("module.", "model.", "_orig_mod.")
 """What wrappers put before every name: data parallel, Lightning and the like, `torch.compile`."""
@@ -70,7 +77,7 @@ def find(path: str, revision: str | None) -> Folder:
     source = model_folder(path)
     if isinstance(source, Path):
         return Folder(source, str(source))
-    kinds = [DESCRIPTIONS] if _only_sizes() else [DESCRIPTIONS + SAFETENSORS, PICKLES]
+    kinds = [DESCRIPTIONS] if only_sizes() else [DESCRIPTIONS + SAFETENSORS, PICKLES]
     try:
         for patterns in kinds:
             folder = Path(snapshot_download(source, revision=revision, allow_patterns=patterns))
@@ -85,7 +92,8 @@ def find(path: str, revision: str | None) -> Folder:
     return Folder(folder, source)
 
 
-def _only_sizes() -> bool:
+def only_sizes() -> bool:
+    """Tell whether models are built without their weights: torch's `meta` device is the default."""
     return torch.get_default_device().type == "meta"
 
 
@@ -101,31 +109,38 @@ def read_config(folder: Folder, head: Mapping[str, Any]) -> PreTrainedConfig:
     Raises:
         BadInput: it cannot be read, names code of its own, or is of a kind that cannot be used.
     """
-    for name in ("config.json", "tokenizer_config.json"):
-        _refuse_code(folder, name)
+    settings = {name: _settings(folder, name) for name in ("config.json", "tokenizer_config.json")}
+    for name, content in settings.items():
+        if content.get("auto_map"):
+            raise BadInput(
+                f"{folder.name} wants to run code of its own (auto_map in its {name}), which is "
+                "never done: give a model that transformers knows, or remove the key if it is one"
+            )
+    labels = settings["config.json"].get("id2label")
+    if not (labels is None or (isinstance(labels, dict) and all(map(NUMBER.fullmatch, labels)))):
+        raise folder.bad(f"id2label in its config.json is no {{number: name}}: {labels!r:.100}")
     try:
         config = AutoConfig.from_pretrained(folder.path, **LOCAL, **head)
     except Exception as error:  # of pydantic, json, transformers: no common base
-        raise folder.bad(error) from error
+        raise not_loaded(folder.name, error, settings["config.json"]) from error
     check_config(config, folder.name)
     return config
 
 
-def _refuse_code(folder: Folder, name: str) -> None:
+def _settings(folder: Folder, name: str) -> dict[str, Any]:
+    """Return what a JSON file of a model says; nothing where it is not there."""
     path = folder.path / name
     if not path.is_file():
-        return
+        return {}
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise folder.bad(f"{name} is no JSON: {error}") from error
+    except RecursionError as error:
+        raise folder.bad(f"{name} is nested too deeply") from error
     if not isinstance(content, dict):
         raise folder.bad(f"{name} holds no settings")
-    if content.get("auto_map"):
-        raise BadInput(
-            f"{folder.name} wants to run code of its own (auto_map in its {name}), which is never "
-            "done: give a model that transformers knows, or remove the key if it is one"
-        )
+    return content
 
 
 def read_tokenizer(folder: Folder, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
@@ -136,10 +151,16 @@ def read_tokenizer(folder: Folder, config: PreTrainedConfig) -> PreTrainedTokeni
     """
     if not any(path for name in VOCABULARIES for path in folder.path.glob(name)):
         raise no_tokenizer(folder.name)
+    for name in TOKENIZER_FILES:
+        _settings(folder, name)  # BadInput now
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder.path, **LOCAL)
     except Exception as error:  # of tokenizers, json, transformers: no common base
-        raise folder.bad(f"its tokenizer: {error}") from error
+        text = str(error)
+        if isinstance(error, PYTHONS):
+            lacking = f"{text} is missing" if isinstance(error, LookupError) else "a value is wrong"
+            text = f"{lacking} in its {' or its '.join(TOKENIZER_FILES[:2])}"
+        raise folder.bad(f"its tokenizer: {text}") from error
     check_tokenizer(config, tokenizer, folder.name)
     return tokenizer
 
@@ -159,8 +180,11 @@ def read_weights(folder: Folder) -> dict[str, Tensor]:
     parts = _parts(folder, file) if file.suffix == ".json" else [file]
     state: dict[str, Tensor] = {}
     for part in parts:
-        state |= _read(folder, part)
-    if _only_sizes():
+        more = _read(folder, part)
+        if twice := state.keys() & more.keys():
+            raise folder.bad(f"two of its files have the same weights: {few(twice)}")
+        state |= more
+    if only_sizes():
         state = {
             n: torch.zeros((), dtype=x.dtype, device="cpu").expand(x.shape)
             for n, x in state.items()
@@ -199,7 +223,7 @@ def _read(folder: Folder, file: Path) -> dict[str, Tensor]:
         if file.suffix == ".safetensors":
             with torch.device("cpu"):
                 return load_file(file)
-        device = "meta" if _only_sizes() else "cpu"
+        device = "meta" if only_sizes() else "cpu"
         content = torch.load(file, map_location=device, weights_only=True)
     except BadInput:
         raise
@@ -230,121 +254,3 @@ def few(names: Iterable[str]) -> str:
     names = sorted(names)
     more = len(names) - 3
     return ", ".join(names[:3]) + (f" and {more} more" if more > 0 else "")
-
-
-# ---------------------------------------------------------------------------- weights into a model
-
-
-def fill(
-    folder: Folder,
-    architecture: Any,
-    config: PreTrainedConfig,
-    state: dict[str, Tensor],
-    *,
-    new_classifier: bool,
-) -> PreTrainedModel:
-    """Return a classifier with the given weights; every weight of the encoder is among them.
-
-    Args:
-        architecture: class of the classifier.
-        new_classifier: draw a classifier where the weights have none, or one of another size.
-
-    Raises:
-        BadInput: weights are missing, too many, of another size, or not finite.
-    """
-    try:
-        with torch.device("cpu"):
-            hf, info = architecture.from_pretrained(
-                None,
-                config=config,
-                state_dict=state,
-                output_loading_info=True,
-                dtype=torch.float32,
-                ignore_mismatched_sizes=True,  # they are refused below, by name
-            )
-    except Exception as error:  # of transformers and torch: no common base
-        raise folder.bad(error) from error
-    _refuse_misfits(folder, hf, info, new_classifier=new_classifier)
-    if _only_sizes():
-        hf = hf.to("meta")
-        return hf
-    broken = [name for name, weight in hf.named_parameters() if not weight.isfinite().all()]
-    if broken:
-        raise BadInput(
-            f"{folder.name} has weights that are no finite numbers: {few(broken)}. Its training "
-            "has diverged: give another model"
-        )
-    return hf
-
-
-def _refuse_misfits(
-    folder: Folder, hf: PreTrainedModel, info: Mapping[str, Any], *, new_classifier: bool
-) -> None:
-    """Refuse weights that do not belong to the model, and say which are not used or are new."""
-    missing, unexpected = set(info["missing_keys"]), set(info["unexpected_keys"])
-    sizes = {name: (tuple(file), tuple(model)) for name, file, model in info["mismatched_keys"]}
-    lacking = {name for name in missing if _of_encoder(hf, name, full=True)}
-    if lacking:
-        raise BadInput(
-            f"{folder.name} lacks {len(lacking)} of the encoder's weights: {few(lacking)}. "
-            f"{_about_layers(hf, lacking, 'fewer')}"
-        )
-    surplus = {name for name in unexpected if _of_encoder(hf, name, full=False)}
-    if surplus:
-        raise BadInput(
-            f"{folder.name} has weights that its config.json has no place for: "
-            f"{few(surplus)}. {_about_layers(hf, surplus, 'more')}"
-        )
-    new = {name for name in (*missing, *sizes) if not _of_encoder(hf, name, full=True)}
-    wrong = set(sizes) - new if new_classifier else set(sizes)
-    if wrong:
-        examples = [f"{n} is {list(sizes[n][0])}, not {list(sizes[n][1])}" for n in sorted(wrong)]
-        raise BadInput(
-            f"{folder.name} has weights of another size than its config.json says: "
-            f"{few(examples)}. "
-            + (
-                "Correct num_labels or id2label in it"
-                if wrong <= new
-                else "Give the config.json that belongs to the weights"
-            )
-        )
-    if new and not new_classifier:
-        raise BadInput(
-            f"{folder.name} is not fine-tuned: it lacks {few(new)}. "
-            "Give it as teacher.path= to have it fine-tuned"
-        )
-    if unexpected:
-        log.info("%s: not used are its %s", folder.name, few(unexpected))
-    if new:
-        log.info("%s: new, from the seed, are %s", folder.name, few(new))
-
-
-def _of_encoder(hf: PreTrainedModel, name: str, *, full: bool) -> bool:
-    """Tell whether a weight is the encoder's; its pooler counts as a part of the classifier.
-
-    Args:
-        full: the name is that of the whole classifier; else the encoder alone may have been saved.
-    """
-    prefix = f"{hf.base_model_prefix}."
-    if full and not name.startswith(prefix):
-        return False
-    first = name.removeprefix(prefix).split(".")[0]
-    return first != "pooler" and first in dict(hf.base_model.named_children())
-
-
-def _about_layers(hf: PreTrainedModel, names: Iterable[str], which: str) -> str:
-    """Return what to do about weights that are too few or too many."""
-    numbers = {int(n) + 1 for name in names for n in re.findall(r"\.layers?\.(\d+)\.", name)}
-    told = hf.config.num_hidden_layers
-    if which == "more" and numbers and min(numbers) > told:
-        return (
-            f"Its config.json says num_hidden_layers={told}, and the weights have "
-            f"{max(numbers)}: correct the number, and type student.keep_layers="
-            f"[{','.join(str(n) for n in range(1, told + 1))}] to have {told} layers of them"
-        )
-    if which == "fewer" and numbers and min(numbers) > 1:
-        return (
-            f"Its config.json says num_hidden_layers={told}, and layer {min(numbers)} is not "
-            "whole: correct the number, or give the whole weights"
-        )
-    return "Give the config.json and the weights of one and the same model"

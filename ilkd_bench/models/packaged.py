@@ -25,12 +25,8 @@ from ilkd_bench.plumbing.files import (
 )
 from ilkd_bench.plumbing.full_disk import full_disk_told
 from ilkd_bench.settings import packages
-from ilkd_bench.settings.identity import (
-    CONVERSION,
-    DESCRIPTIONS,
-    model_fingerprint,
-    model_source,
-)
+from ilkd_bench.settings.identity import CONVERSION, model_fingerprint, model_source
+from ilkd_bench.settings.model_files import descriptions
 from ilkd_bench.types import BadInput
 
 log = logging.getLogger(__name__)
@@ -123,8 +119,8 @@ def _described(aside: Path, like: str | None) -> dict[str, Any]:
     described = model_source(like)
     if not isinstance(described, Path):
         raise BadInput(f"like={like}: allowed is a folder with config.json and a tokenizer")
-    for name in DESCRIPTIONS:
-        if name != "config.json" and (described / name).is_file():
-            shutil.copyfile(described / name, aside / name)
+    for file in descriptions(described):
+        if file.name != "config.json":
+            shutil.copyfile(file, aside / file.name)
     settings = read_config(Folder(described, like), {}).to_diff_dict()
     return {key: value for key, value in settings.items() if not key.startswith("_")}

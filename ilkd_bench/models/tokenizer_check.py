@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedConfig, PreTrainedTokenizerBase
 
 from ilkd_bench.types import BadInput
 
@@ -75,8 +75,17 @@ def check_tokenizer(
             f"{where}: its tokenizer has no token for padding. Name one as pad_token in its "
             "tokenizer_config.json"
         )
+    longest: Any = tokenizer.model_max_length
+    if not isinstance(longest, int | float):
+        raise BadInput(
+            f"{where}: model_max_length={longest!r} in its tokenizer_config.json: allowed is a "
+            "number"
+        )
     _check_special(config, tokenizer, where)
-    _check_segments(config, tokenizer, where)
+    for texts in (("a",), ("a", "a")):
+        read = _read(tokenizer, texts, where)
+        _check_added(read, rows, tokenizer, where)
+    _check_segments(config, read, where)
 
 
 def no_tokenizer(where: str) -> BadInput:
@@ -110,9 +119,68 @@ def _check_special(config: Any, tokenizer: PreTrainedTokenizerBase, where: str) 
             )
 
 
-def _check_segments(config: Any, tokenizer: PreTrainedTokenizerBase, where: str) -> None:
+def _read(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], where: str) -> BatchEncoding:
+    """Return one text, or a pair, as a tokenizer reads it.
+
+    Raises:
+        BadInput: it cannot.
+    """
+    try:
+        return tokenizer(*texts, return_token_type_ids=True)
+    except Exception as error:  # of tokenizers and transformers: no common base
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BadInput(
+            f"{where} has a tokenizer that cannot read a text ({why}). Correct its "
+            "tokenizer_config.json and tokenizer.json, or copy them from the model that the "
+            "weights come from"
+        ) from error
+
+
+def _check_added(
+    read: BatchEncoding, rows: int, tokenizer: PreTrainedTokenizerBase, where: str
+) -> None:
+    """Refuse tokens around texts that are not those that the tokenizer names, or no numbers of it.
+
+    One that names neither `cls_token` nor `sep_token` may add none.
+    """
+    begins, ends = (
+        {getattr(tokenizer, f"{own}_token_id") for own in SPECIAL[name]} - {None}
+        for name in ("bos", "eos")
+    )
+    ids = list(read["input_ids"])
+    added = [text is None for text in read.sequence_ids()]
+    around = [number for number, new in zip(ids, added, strict=True) if new]
+    strange = [n for n in around if n not in begins | ends]
+    strange += [n for n in ids if not 0 <= n < rows]
+    first, last = (ids[end] if all(added[end]) else [] for end in (slice(0, 1), slice(-1, None)))
+    if strange:
+        wrong = f"adds {_shown(tokenizer, strange[:1])} to a text"
+    elif tokenizer.cls_token_id is not None and not begins & {*first}:
+        wrong = f"begins a text with {_shown(tokenizer, first)}"
+    elif tokenizer.sep_token_id is not None and not ends & {*last}:
+        wrong = f"ends a text with {_shown(tokenizer, last)}"
+    else:
+        return
+    named = [
+        f"{_shown(tokenizer, [number])} as {name}_token"
+        for name in ("cls", "sep")
+        if (number := getattr(tokenizer, f"{name}_token_id")) is not None
+    ]
+    raise BadInput(
+        f"{where}: its tokenizer {wrong}, and names {' and '.join(named) or 'none'}. Give the "
+        "tokenizer of the weights, or correct the post_processor in its tokenizer.json"
+    )
+
+
+def _shown(tokenizer: PreTrainedTokenizerBase, numbers: Sequence[int]) -> str:
+    """Return how a message calls a token, or that there is none."""
+    shown = [f"number {n} ({tokenizer.convert_ids_to_tokens(n) or 'no token'})" for n in numbers]
+    return shown[0] if shown else "no token of its own"
+
+
+def _check_segments(config: Any, pair: BatchEncoding, where: str) -> None:
     kinds = getattr(config, "type_vocab_size", 0)
-    segments = max(tokenizer("a", "a", return_token_type_ids=True)["token_type_ids"], default=0)
+    segments = max(pair["token_type_ids"], default=0)
     if 0 < kinds <= segments:
         raise BadInput(
             f"{where}: its tokenizer numbers the texts of a pair from 0 to {segments}, and the "
@@ -140,7 +208,7 @@ def check_texts(
     worst, example = 0.0, ""
     for row in zip(*columns, strict=True):
         text = _letters(" ".join(row))
-        ids = tokenizer(*row)["input_ids"]
+        ids = _read(tokenizer, row, whose)["input_ids"]
         back = _letters(str(tokenizer.decode(ids, skip_special_tokens=True)))
         gone = (text - back).total()
         lost, total = lost + gone, total + text.total()

@@ -10,7 +10,6 @@ import argparse
 import difflib
 import functools
 import importlib
-import io
 import math
 import os
 import re
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ilkd_bench.plumbing.interrupts import again, exit_code, ignore, not_lost, terminable
+from ilkd_bench.plumbing.streams import OutputLost, abandon_output, open_streams
 from ilkd_bench.plumbing.text import block, word
 from ilkd_bench.types import BadInput
 
@@ -206,7 +206,7 @@ def cli(main: Main, argv: Sequence[str] | None = None) -> NoReturn:
     cannot be written, a working directory that is gone and too little memory by one line. Letters
     that the terminal's encoding lacks are printed as escapes.
     """
-    _open_streams()
+    open_streams()
     sys.unraisablehook = again
     code: Any = 0
     try:
@@ -217,9 +217,9 @@ def cli(main: Main, argv: Sequence[str] | None = None) -> NoReturn:
                 code = ended.code
             sys.stdout.flush()
     except BrokenPipeError:
-        _abandon_output()
+        abandon_output()
     except OutputLost as error:
-        _abandon_output()
+        abandon_output()
         complain(f"what was to be printed is lost: standard output: {error}")
         code = 1
     except (MemoryError, ImportError) as error:
@@ -235,47 +235,6 @@ def cli(main: Main, argv: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-class OutputLost(Exception):
-    """What was printed cannot be written; a verb does not take it for an error of its files."""
-
-
-class _Output(io.FileIO):
-    """Standard output whose errors are known as such, but for a reader that has read enough."""
-
-    def write(self, content: Any) -> int:
-        try:
-            return super().write(content)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise OutputLost(reason(error)) from error
-
-
-def _open_streams() -> None:
-    """Make standard output an `_Output`, and open streams that the caller has closed (`>&-`).
-
-    Else the next file that is opened would take their place. What is printed to a closed output is
-    an error, as it is elsewhere; complaints go nowhere.
-    """
-    for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, mode)  # takes the lowest number that is free
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w", closefd=False)
-    if sys.stdout is sys.__stdout__:
-        before = sys.stdout
-        sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(_Output(1, "w", closefd=False)),
-            encoding=None if before is None else before.encoding,
-            line_buffering=os.isatty(1),
-        )
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def _has_folder() -> bool:
     """Tell whether there is a working directory, and say so if not."""
     try:
@@ -284,15 +243,6 @@ def _has_folder() -> bool:
         complain(f"the working directory is gone ({reason(error)}): type `cd DIR` first")
         return False
     return True
-
-
-def _abandon_output() -> None:
-    """Send what is left in the streams nowhere where it cannot be written."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, OutputLost):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 # ------------------------------------------------------------------------------------ lines to type

@@ -15,7 +15,7 @@ from ilkd_bench.data.tasks import fingerprints
 from ilkd_bench.plumbing.files import FileHash, digest, file_hash, verified_hash
 from ilkd_bench.settings import packages
 from ilkd_bench.settings.groups import student_settings
-from ilkd_bench.settings.model_files import weights_file
+from ilkd_bench.settings.model_files import descriptions, weights_file
 from ilkd_bench.settings.schema import SCHEMA
 from ilkd_bench.types import BadInput
 
@@ -78,16 +78,6 @@ def reference(checkpoint: str) -> tuple[str, str | None]:
     return path, revision or None
 
 
-DESCRIPTIONS = (
-    "config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-)
-"""Files beside the weights that change what a model computes."""
-
 CONVERSION = 1
 """Raised when a file of a package is converted into other numbers than before."""
 
@@ -111,7 +101,7 @@ def model_fingerprint(
         return digest({"file": hash_of(source, cache_dir), "conversion": CONVERSION})
     weights = sorted([*source.glob("*.safetensors"), *source.glob("pytorch_model*.bin")])
     weights_file(source, str(source))  # BadInput now
-    files = [*weights, *(source / name for name in DESCRIPTIONS if (source / name).is_file())]
+    files = [*weights, *descriptions(source)]
     return digest({file.name: hash_of(file, cache_dir) for file in files})
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from ilkd_bench.types import BadInput
 
@@ -13,6 +15,43 @@ WEIGHTS = (
     "pytorch_model.bin.index.json",
 )
 """The names of transformers, the first that is there counts."""
+
+DESCRIPTIONS = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "tokenizer.*.json",  # of single versions of transformers
+    "*.model",  # of sentencepiece
+)
+"""Files beside the weights that change what a model computes, as patterns."""
+
+
+def descriptions(folder: Path) -> list[Path]:
+    """Return the files of a folder, besides the weights, that change what a model computes.
+
+    `special_tokens_map.json` is one where it says other things than `tokenizer_config.json`, as
+    older versions of transformers wrote all of it into both.
+    """
+    found = [path for name in DESCRIPTIONS for path in folder.glob(name) if path.is_file()]
+    tokens = folder / "special_tokens_map.json"
+    if tokens.is_file():
+        said, usual = _settings(tokens), _settings(folder / "tokenizer_config.json")
+        if said is None or usual is None or not said.items() <= usual.items():
+            found.append(tokens)
+    return found
+
+
+def _settings(path: Path) -> dict[str, str] | None:
+    """Return the settings of a JSON file, their values as text; None where it has none."""
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        return {name: json.dumps(value, sort_keys=True) for name, value in content.items()}
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return None  # whoever loads the model says why
 
 
 def weights_file(folder: Path, where: str) -> Path:

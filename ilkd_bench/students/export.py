@@ -96,6 +96,7 @@ def export(
             f"{target} is not empty: give another folder, or --force to replace the files of an "
             "earlier export in it (others stay)"
         )
+    _require_files(target)
     folder = find(typed, results_dir)
     record = finished(folder)
     load.require_student(folder, record)
@@ -186,8 +187,31 @@ def _move(aside: Path, target: Path) -> None:
     if not target.is_dir():
         files.put_folder(aside, target)
         return
+    _require_files(target)  # they may have changed meanwhile
     for name in (*FILES, *WRITTEN):
-        if (aside / name).is_file():
-            os.replace(aside / name, target / name)
-        else:
-            (target / name).unlink(missing_ok=True)  # of another student
+        path = target / name
+        try:
+            if (aside / name).is_file():
+                os.replace(aside / name, path)
+            else:
+                path.unlink(missing_ok=True)  # of another student
+        except OSError as error:
+            error.filename, error.filename2 = str(path), None  # not the place aside
+            raise
+
+
+def _require_files(target: Path) -> None:
+    """Refuse a folder in which the files of an export cannot all be replaced, before any is.
+
+    Raises:
+        BadInput: one of the names is that of a folder, or nothing can be written there.
+    """
+    for name in (*FILES, *WRITTEN):
+        path = target / name
+        if path.is_dir() and not path.is_symlink():
+            raise BadInput(
+                f"{path} is a folder, and an export has a file of that name: move it away, or give "
+                "another folder"
+            )
+    if target.is_dir() and not os.access(target, os.W_OK | os.X_OK):
+        raise BadInput(f"{target} may not be written: give another folder")

@@ -13,9 +13,11 @@ from ilkd_bench.data.batches import Split
 from ilkd_bench.data.tasks import TextRows
 from ilkd_bench.data.tokens import tokenised
 from ilkd_bench.models.model import Model
+from ilkd_bench.models.support import check_finite
 from ilkd_bench.plumbing.files import digest
 from ilkd_bench.plumbing.hardware import precision_here
 from ilkd_bench.settings.run import Run
+from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import general
 from ilkd_bench.training.inputs import (
     build_student,
@@ -63,14 +65,14 @@ class Checks:
             precision_here(run.precision, run.trainer.accelerator)
         labels = run.task.labels
         pair = {name: run.identity[name] for name in ("student", "teacher")}
-        self._once(["student", pair["student"]], partial(_whole, build_student, run))
-        self._once(["teacher", pair["teacher"]], partial(_whole, build_teacher, run))
         student = self._once(
             ["student", pair["student"], labels], partial(_sizes, build_student, run)
         )
         teacher = self._once(
             ["teacher", pair["teacher"], labels], partial(_sizes, build_teacher, run)
         )
+        for whose, build in (("student", build_student), ("teacher", build_teacher)):
+            self._once([whose, pair[whose]], partial(_whole, build, run, f"the {whose}"))
         self._once(["general", pair["student"]], partial(general.check, run))
         method, phases = matched(run, student, teacher)
         seen = [run.identity["task"], run.data, run.limit_train, run.limit_eval]
@@ -93,9 +95,10 @@ class Checks:
         return made
 
 
-def _whole(build: Callable[[Run], object], run: Run) -> None:
+def _whole(build: Callable[[Run], Model | LiveTeacher], run: Run, whose: str) -> None:
     """Build a model with its weights, which must be finite and its own, and let it go."""
-    build(run)
+    made = build(run)
+    check_finite(made.model if isinstance(made, LiveTeacher) else made, whose)
 
 
 def _sizes(build: Callable[..., Made], *arguments: Any) -> Made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +32,9 @@ from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import BadInput, Incompatible, Phase, Rows, Spec
 
 log = logging.getLogger(__name__)
+
+SETTING = re.compile(r"[a-z_]+=")
+"""How an error about a setting of a group begins."""
 
 
 def fit_settings(run: Run) -> FitSettings:
@@ -92,11 +96,15 @@ def build_teacher(run: Run) -> LiveTeacher:
 
 @contextmanager
 def _about(whose: str) -> Iterator[None]:
-    """Say in an error whose it is."""
+    """Say in an error whose it is; what begins with a setting gets the group's name before it."""
     try:
         yield
     except BadInput as error:
-        raise BadInput(f"{whose}: {error}") from error
+        text = str(error)
+        if text.startswith(f"{whose}."):
+            raise
+        between = "." if SETTING.match(text) else ": "
+        raise BadInput(f"{whose}{between}{text}") from error
 
 
 def build_method(run: Run, student: Model, teacher: LiveTeacher) -> Method:

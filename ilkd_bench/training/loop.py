@@ -15,6 +15,7 @@ import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.utilities.exceptions import SIGTERMException
+from torch import Tensor
 
 from ilkd_bench.data.batches import EpochBatches, Split, loader, sorted_batches
 from ilkd_bench.methods.base import Method
@@ -30,11 +31,15 @@ from ilkd_bench.training.checkpoints import (
     kept_for_resume,
     load,
 )
-from ilkd_bench.training.module import DistillModule, Optimisation, Score
+from ilkd_bench.training.module import DistillModule, Optimisation, Score, weighted_sum
 from ilkd_bench.training.progress import Bar
 from ilkd_bench.types import BadInput, Clock, Outputs, Phase, Rows, Spec
 
 log = logging.getLogger(__name__)
+
+
+LARGEST_LOSS = 1e15
+"""Above it the squares of the gradients, of which their norm is made, leave float32."""
 
 
 @dataclass(frozen=True)
@@ -221,23 +226,41 @@ def check_terms(
         rows: a few of the training rows.
 
     Raises:
-        BadInput: a term has no weight, or a weight belongs to no term of any phase.
+        BadInput: a term has no weight, a weight belongs to no term of any phase, or the loss is no
+            number to train with.
     """
-    terms: set[str] = set()
+    losses: list[dict[str, Tensor]] = []
     with torch.no_grad():
         for phase in phases:
             clock = Clock(phase, epoch=0, step=0, steps=1, seed=0)
-            s, t = (_made_up(spec, phase.needs, len(rows.labels)) for spec in (student, teacher))
-            terms |= set(method.loss(s, t, rows, clock))
+            s, t = (
+                _made_up(spec, phase.needs, len(rows.labels), seed)  # a loss of equals may be 0
+                for seed, spec in enumerate((student, teacher))
+            )
+            losses.append(dict(method.loss(s, t, rows, clock)))
+    terms = {name for loss in losses for name in loss}
     for names, text in [
         (terms - set(weights), "the loss has terms without a weight"),
         (set(weights) - terms, "weights that no phase of the method uses"),
     ]:
         if names:
             raise BadInput(f"method.weights: {text}: {', '.join(sorted(names))}")
+    for loss in losses:
+        for name, term in loss.items():
+            if not term.isfinite():
+                raise BadInput(
+                    f"method: its loss term {name} is no finite number with these settings: give "
+                    "ones nearer to those of its YAML"
+                )
+        if not weighted_sum(loss, weights).abs() <= LARGEST_LOSS:
+            name = max(loss, key=lambda n: abs(weights[n]))
+            raise BadInput(
+                f"method.weights.{name}={weights[name]:g}: with it the loss is beyond "
+                f"{LARGEST_LOSS:g}, where float32 cannot train: give a smaller weight"
+            )
 
 
-def _made_up(spec: Spec, needs: frozenset[str], rows: int) -> Outputs:
+def _made_up(spec: Spec, needs: frozenset[str], rows: int, seed: int) -> Outputs:
     """Return outputs in the shapes that a model of these sizes shows, for rows of three tokens."""
     tokens = 3
     layers, width, heads = spec.layers, spec.width, spec.heads
@@ -246,7 +269,7 @@ def _made_up(spec: Spec, needs: frozenset[str], rows: int) -> Outputs:
         "attention": (layers, (rows, heads, tokens, tokens)),
         **dict.fromkeys(PROJECTIONS, (layers, (rows, heads, tokens, width // heads))),
     }
-    draw = torch.Generator().manual_seed(0)
+    draw = torch.Generator().manual_seed(seed)
     shown: dict[str, Any] = {
         name: tuple(torch.rand(shape, generator=draw) for _ in range(count))
         for name, (count, shape) in per_layer.items()

@@ -442,3 +442,26 @@ def test_check_terms_looks_at_every_phase() -> None:
     check_terms(method, weights, method.phases(4), *specs, rows)
     with pytest.raises(BadInput, match="no phase of the method uses: ce"):
         check_terms(method, weights, method.phases(4)[:1], *specs, rows)
+
+
+@pytest.mark.parametrize("weight", [1e299, 3e38, 1e20, -1e299])
+def test_weights_that_float32_cannot_train_with_are_refused(weight: float) -> None:
+    """Of the largest one the message speaks; the first terms of both losses are below 10."""
+    specs = toys.spec(2), toys.spec(3)
+    method = toys.method("vanilla", *specs)
+    rest = method.phases(2), *specs, Rows(torch.tensor([0, 1]), torch.arange(2))
+    check_terms(method, {"ce": 0.0, "kd": 1e13}, *rest)
+    with pytest.raises(BadInput, match=r"method\.weights\.kd=.* where float32 cannot train"):
+        check_terms(method, {"ce": 1.0, "kd": weight}, *rest)
+
+
+def test_a_term_that_is_no_number_is_refused() -> None:
+    class Broken(type(toys.method("finetune", toys.spec(2), toys.spec(3)))):
+        def loss(self, *given: Any) -> dict[str, torch.Tensor]:
+            return {name: term * float("nan") for name, term in super().loss(*given).items()}
+
+    specs = toys.spec(2), toys.spec(3)
+    method = Broken(student=specs[0], teacher=specs[1])
+    rows = Rows(torch.tensor([0, 1]), torch.arange(2))
+    with pytest.raises(BadInput, match="its loss term ce is no finite number"):
+        check_terms(method, {"ce": 1.0}, method.phases(2), *specs, rows)

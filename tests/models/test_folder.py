@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,10 @@ from ilkd_bench.students import load as students
 from ilkd_bench.types import BadInput
 
 LABELS = ["no", "yes"]
+JSONS = (
+    *("config.json", "tokenizer.json", "tokenizer_config.json"),
+    *("special_tokens_map.json", "added_tokens.json", "vocab.json"),
+)
 
 
 def refusal(folder: Path, how: str = "pretrained", **given: Any) -> str:
@@ -117,6 +122,69 @@ def test_a_weight_too_many_inside_the_encoder_is_refused(tmp_path: Path) -> None
     assert "no place for: bert.encoder.layer.0.adapter.weight" in refusal(tmp_path)
 
 
+QUERY = "bert.encoder.layer.1.attention.self.query.weight"
+NORM = "bert.embeddings.LayerNorm.weight"
+
+
+@pytest.mark.parametrize("how", ["pretrained", "checkpoint", "student"])
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        (QUERY, f"bert.{QUERY}"),
+        (QUERY, QUERY.removeprefix("bert.")),
+        (QUERY, f"module.{QUERY}"),
+        (NORM, NORM.replace("weight", "gamma")),
+        (NORM.replace("weight", "bias"), NORM.replace("weight", "beta")),
+        (NORM, "embeddings.LayerNorm.gamma"),
+        ("classifier.weight", "bert.classifier.weight"),
+    ],
+)
+def test_a_weight_that_is_given_twice_is_refused(
+    name: str, again: str, how: str, tmp_path: Path
+) -> None:
+    path = save(tmp_path, "bert", labels=LABELS) / "model.safetensors"
+    weights = load_file(path)
+    save_file(weights | {again: torch.zeros_like(weights[name])}, path)
+    message = refusal(tmp_path, how)
+    assert "has a weight twice, as " in message
+    assert f" {name} " in f"{message.replace(',', ' ')} " and f" {again}" in message
+
+
+def test_old_names_of_weights_are_read(tmp_path: Path) -> None:
+    expected = load(save(tmp_path, "bert", labels=LABELS)).hf.state_dict()
+    rename(
+        tmp_path,
+        lambda n: n.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"),
+    )
+    for name, value in load(tmp_path).hf.state_dict().items():
+        assert torch.equal(value, expected[name])
+
+
+@pytest.mark.parametrize("how", ["pretrained", "checkpoint", "student"])
+@pytest.mark.parametrize(
+    "kind", [torch.int64, torch.int32, torch.int16, torch.bool, torch.complex64], ids=str
+)
+def test_weights_that_are_no_floating_point_numbers_are_refused(
+    kind: torch.dtype, how: str, tmp_path: Path
+) -> None:
+    path = save(tmp_path, "bert", labels=LABELS) / "model.safetensors"
+    weights = load_file(path)
+    save_file(weights | {QUERY: weights[QUERY].to(kind)}, path)
+    message = refusal(tmp_path, how)
+    assert "no floating-point numbers" in message and QUERY in message
+    assert str(kind).removeprefix("torch.") in message
+
+
+def test_buffers_may_be_whole_numbers_and_weights_of_any_precision(tmp_path: Path) -> None:
+    path = save(tmp_path, "bert", labels=LABELS) / "model.safetensors"
+    weights = load_file(path)
+    half = {name: value.bfloat16() for name, value in weights.items()}
+    positions = {"bert.embeddings.position_ids": torch.arange(POSITIONS)[None]}
+    save_file(half | positions, path)
+    for name, value in load(tmp_path).hf.state_dict().items():
+        assert torch.equal(value, half[name].float())
+
+
 def test_only_the_classifier_may_be_of_another_size_and_the_log_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,6 +200,30 @@ def test_a_wrong_number_of_labels_is_named(tmp_path: Path) -> None:
     configure(tmp_path, id2label={"0": "no", "1": "yes"}, label2id={"no": 0, "yes": 1})
     message = refusal(tmp_path, "checkpoint")
     assert "classifier.weight is [3, 8], not [2, 8]. Correct num_labels or id2label" in message
+
+
+@pytest.mark.parametrize("how", ["pretrained", "checkpoint", "student"])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_hidden_layers": 10**7}, "num_hidden_layers=10000000 in its config.json: allowed is"),
+        ({"num_attention_heads": 10**9}, "num_attention_heads=1000000000 in its config.json"),
+        ({"hidden_size": 10**12}, "hidden_size=1000000000000 in its config.json"),
+        ({"max_position_embeddings": 10**13}, "max_position_embeddings=10000000000000 in its"),
+        ({"max_position_embeddings": 10**7}, "describes a model of 800"),
+        ({"intermediate_size": 10**7}, "describes a model of 68"),
+        ({"type_vocab_size": 10**8}, "describes a model of 80000"),
+        ({"intermediate_size": 10**13}, "would have 6.8e+14 weights in these sizes"),
+    ],
+    ids=str,
+)
+def test_sizes_beyond_the_weights_are_refused_before_room_is_made_for_them(
+    changes: dict[str, int], words: str, how: str, tmp_path: Path
+) -> None:
+    """Of 4 layers of width 8: 2 * 8 + 1 weights for each of `intermediate_size` in every layer."""
+    save(tmp_path, "bert", layers=4, labels=LABELS)
+    configure(tmp_path, **changes)
+    assert words in refusal(tmp_path, how)
 
 
 SIZES = {
@@ -185,6 +277,11 @@ def test_weights_in_parts_are_the_same_weights(tmp_path: Path) -> None:
     again, _ = build.checkpoint(str(tmp_path / "b"), labels=LABELS)
     for name, value in again.hf.state_dict().items():
         assert torch.equal(value, whole.hf.state_dict()[name])
+    first, second = (tmp_path / "b" / name for name in parts[:2])
+    before, twice = load_file(second), min(load_file(first))
+    save_file(before | {twice: torch.zeros(1)}, second)
+    assert f"two of its files have the same weights: {twice}" in refusal(tmp_path / "b")
+    save_file(before, second)
     (tmp_path / "b" / parts[0]).unlink()
     assert f"names files that are not there: {parts[0]}" in refusal(tmp_path / "b")
 
@@ -302,6 +399,70 @@ def test_what_is_no_model_is_refused_with_the_reason(
     message = refusal(folder)
     for word in words:
         assert word in message, message
+
+
+OF_PYTHON = re.compile(
+    r"object has no|has no attribute|NoneType|object (is|cannot)|not supported|invalid literal"
+    r"|unhashable|there is no '|out of range|unexpected keyword|indices must|recursion"
+)
+"""Words of Python that say nothing to a person."""
+
+
+@pytest.mark.parametrize("how", ["pretrained", "checkpoint"])
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("hidden_act", "nosuch", "cannot use hidden_act='nosuch' of its config.json"),
+        ("hidden_act", 5, "hidden_act"),
+        ("dtype", "nosuch", "cannot use dtype='nosuch' of its config.json"),
+        ("dtype", {"a": 1}, "cannot use dtype={'a': "),
+        ("id2label", ["no", "yes"], "id2label in its config.json is no {number: name}: ['no', 'y"),
+        ("id2label", {"no": 0}, "id2label in its config.json is no {number: name}: {'no': 0}"),
+        ("id2label", 5, "id2label in its config.json is no {number: name}: 5"),
+        ("model_type", ["bert"], "cannot use model_type=['bert'] of its config.json"),
+        ("model_type", "nosuch", "nosuch"),
+        ("return_dict", False, "return_dict=False in its config.json: remove it"),
+        ("layer_norm_eps", "small", "layer_norm_eps"),
+    ],
+    ids=str,
+)
+def test_a_setting_that_cannot_be_used_is_named(
+    name: str, value: Any, words: str, how: str, tmp_path: Path
+) -> None:
+    configure(save(tmp_path, "bert", labels=LABELS), **{name: value})
+    message = refusal(tmp_path, how)
+    assert words in message and not OF_PYTHON.search(message), message
+
+
+@pytest.mark.parametrize("value", [None, [], {"a": 1}, "two", 1.5])
+def test_a_number_of_labels_that_is_none_is_named(value: Any, tmp_path: Path) -> None:
+    """What is no task's is of the folder; a new classifier has the task's number."""
+    folder = save(tmp_path, "bert")
+    configure(folder, num_labels=value)
+    message = refusal(folder, "checkpoint")
+    assert "num_labels=" in message and not OF_PYTHON.search(message), message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        *((file, text, f"{file} holds no settings") for file in JSONS for text in ("null", "[1]")),
+        *((file, "{", f"{file} is no JSON") for file in JSONS),
+        ("tokenizer.json", "[" * 5000, "tokenizer.json is nested too deeply"),
+        ("tokenizer.json", "{}", "'added_tokens' is missing in its tokenizer.json"),
+        ("tokenizer.json", '{"added_tokens": null}', "a value is wrong in its tokenizer.json"),
+        ("tokenizer_config.json", '{"cls_token": [1]}', "a value is wrong in its tokenizer.json"),
+        ("special_tokens_map.json", '{"cls_token": [1]}', "a value is wrong in its tokenizer.js"),
+    ],
+    ids=str,
+)
+def test_a_file_of_a_tokenizer_that_cannot_be_used_is_named(
+    name: str, content: str, words: str, tmp_path: Path
+) -> None:
+    folder = save(tmp_path, "bert", labels=LABELS)
+    (folder / name).write_text(content)
+    message = refusal(folder)
+    assert words in message and not OF_PYTHON.search(message), message
 
 
 @pytest.mark.parametrize(

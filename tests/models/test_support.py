@@ -18,7 +18,7 @@ from transformers.models.auto.modeling_auto import (
 from ilkd_bench.models import build
 from ilkd_bench.models.layers import check_copy, keep
 from ilkd_bench.models.model import Model
-from ilkd_bench.models.support import check_config, check_needs
+from ilkd_bench.models.support import check_config, check_finite, check_needs
 from ilkd_bench.types import NEEDS, BadInput, Incompatible
 
 SIZES = {
@@ -197,6 +197,25 @@ def tiny(**changes: Any) -> Any:
         ({"initializer_range": 0}, "initializer_range=0: allowed is a number above 0"),
         ({"residual_scale": float("nan")}, "residual_scale=nan: allowed is a number"),
         ({"first_score": None}, "first_score=None: allowed is a number"),
+        ({"layers": 10**8}, "layers=100000000: allowed is a whole number of at most 1000"),
+        ({"width": 10**8}, "width=100000000: allowed is a whole number of at most 10000"),
+        ({"heads": 10**8}, "heads=100000000: allowed is a whole number of at most 10000"),
+        (
+            {"intermediate": 10**13 - 1},
+            "intermediate=9999999999999: allowed is a whole number of at most 100000",
+        ),
+        (
+            {"positions": 10**11 - 1},
+            "positions=99999999999: allowed is a whole number of at most 100000",
+        ),
+        (
+            {"layers": 1000, "width": 10_000},
+            "layers=1000: a model of width=10000 would have 4.03e+11 weights in these sizes: "
+            "allowed are up to 1e+10. Give smaller sizes",
+        ),
+        ({"initializer_range": 1e38}, "initializer_range=1e+38: allowed is a number of at most 10"),
+        ({"residual_scale": -1e38}, "residual_scale=-1e+38: allowed is a number of at most 1000"),
+        ({"first_score": 1e38}, "first_score=1e+38: allowed is a number of at most 1e+09"),
     ],
 )
 @pytest.mark.parametrize("device", ["cpu", "meta"])
@@ -206,6 +225,18 @@ def test_impossible_sizes_of_a_tiny_model_are_refused(
     with torch.device(device), pytest.raises(BadInput) as error:
         tiny(**changes)
     assert str(error.value) == message
+
+
+def test_a_model_that_answers_no_finite_numbers_is_refused() -> None:
+    model = tiny()
+    state = torch.get_rng_state()
+    check_finite(model, "the student")
+    assert torch.equal(torch.get_rng_state(), state), "nothing is drawn"
+    with torch.no_grad():
+        model.hf.bert.pooler.dense.weight.fill_(3e38)  # a finite number, the logits are not
+        model.hf.classifier.weight.fill_(3e38)
+    with pytest.raises(BadInput, match="the student answers no finite numbers before it is tr"):
+        check_finite(model, "the student")
 
 
 @pytest.mark.parametrize("layers", [0, -1, 3, 1.5, "2", None, [1]])

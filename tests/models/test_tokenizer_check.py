@@ -11,7 +11,7 @@ import pytest
 import torch
 import toys
 from families import FAMILIES, POSITIONS, load, roberta_tokenizer, save
-from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers import Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers import models as token_models
 from transformers import (
     AutoConfig,
@@ -120,6 +120,101 @@ def test_special_tokens_at_the_same_numbers_are_taken() -> None:
     check_tokenizer(config(bos_token_id=2, eos_token_id=3), words(), "the model")
     named = {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 19, "eos_token_id": 20}
     check_tokenizer(config(**named), words(), "the model")  # whose bos and eos nobody reads
+
+
+def adding(processor: Any, **named: str) -> PreTrainedTokenizerFast:
+    """The tokenizer of `words`, which adds other tokens to a text."""
+    tokenizer = words()
+    tokenizer.backend_tokenizer.post_processor = processor
+    for name, token in named.items():
+        setattr(tokenizer, name, token)
+    return tokenizer
+
+
+def around(cls: tuple[str, int], sep: tuple[str, int]) -> Any:
+    """A post-processor that puts these around a text, and the second one between two texts."""
+    return processors.BertProcessing(sep, cls)
+
+
+def template(single: str, pair: str, **numbers: int) -> Any:
+    """A post-processor that adds tokens as a template says."""
+    return processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=[(name, n) for name, n in numbers.items()]
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "found"),
+    [
+        (adding(around(("[CLS]", 998), ("[SEP]", 3))), "adds number 998 (no token) to a text"),
+        (adding(around(("[CLS]", 2), ("[SEP]", 21))), "adds number 21 (no token) to a text"),
+        (adding(around(("[CLS]", 9), ("[SEP]", 3))), "adds number 9 (word4) to a text"),
+        (adding(around(("[CLS]", 2), ("[SEP]", 0))), "adds number 0 ([PAD]) to a text"),
+        (adding(around(("[CLS]", 3), ("[SEP]", 2))), "begins a text with number 3 ([SEP])"),
+        (adding(around(("[CLS]", 2), ("[SEP]", 2))), "ends a text with number 2 ([CLS])"),
+        (adding(None), "begins a text with no token of its own, and names number 2 ([CLS]) as"),
+        (adding(template("S $A", "S $A $B", S=2)), "ends a text with no token of its own"),
+        (adding(template("$A S", "$A S $B S", S=3)), "begins a text with no token of its own"),
+        (
+            adding(template("C $A S", "C $A W $B:1 S:1", C=2, S=3, W=9)),
+            "adds number 9 (word4) to a text",
+        ),
+        (adding(around(("[CLS]", 2), ("[SEP]", 3)), cls_token="word7"), "adds number 2 ([CLS])"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_tokenizer_adds_to_a_text_is_what_it_names(tokenizer: Any, found: str) -> None:
+    """A BERT's configuration numbers neither [CLS] nor [SEP]."""
+    assert found in refusal(config(), tokenizer)
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        adding(None, cls_token=None, sep_token=None),
+        adding(template("B $A", "B $A $B", B=2), cls_token=None, sep_token=None, bos_token="[CLS]"),
+        adding(around(("b", 2), ("e", 3)), bos_token="[CLS]", eos_token="[SEP]", cls_token=None),
+    ],
+)
+def test_a_tokenizer_that_names_no_cls_and_sep_need_not_add_any(tokenizer: Any) -> None:
+    check_tokenizer(config(), tokenizer, "the model")
+
+
+def test_special_tokens_beyond_the_embeddings_are_refused_before_a_model_is_built(
+    tmp_path: Path,
+) -> None:
+    path = save(tmp_path, "bert", labels=["no", "yes"]) / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["post_processor"] |= {"cls": ["[CLS]", 998], "sep": ["[SEP]", 999]}
+    path.write_text(json.dumps(content))
+    for ask in (lambda: load(tmp_path), lambda: build.checkpoint(str(tmp_path), labels=["a", "b"])):
+        with pytest.raises(BadInput, match=r"998 .* post_processor in its tokenizer\.json"):
+            ask()
+
+
+@pytest.mark.parametrize("length", ["128", [1], {}, None])
+def test_what_a_tokenizer_says_at_its_first_text_is_a_sentence(length: Any, tmp_path: Path) -> None:
+    path = save(tmp_path, "bert", labels=["no", "yes"]) / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": length}))
+    asked: list[Any] = [lambda: load(tmp_path)]
+    asked.append(lambda: build.checkpoint(str(tmp_path), labels=["no", "yes"]))
+    for ask in asked:
+        if length is None:
+            ask()  # no limit
+            continue
+        with pytest.raises(BadInput, match=r"model_max_length=.* in its tokenizer_config\.json"):
+            ask()
+
+
+def test_what_it_says_at_the_first_rows_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = toys.model().tokenizer
+
+    def refuse(self: Any, *texts: str, **_: Any) -> None:
+        raise OverflowError("too long")
+
+    monkeypatch.setattr(type(tokenizer), "__call__", refuse)
+    with pytest.raises(BadInput, match=r"the student has a tokenizer .*OverflowError: too long"):
+        check_texts([["good film"]], tokenizer, "the student")
 
 
 def test_another_family_s_tokenizer_is_refused() -> None:

