@@ -246,6 +246,8 @@ def check_terms(
         if names:
             raise BadInput(f"method.weights: {text}: {', '.join(sorted(names))}")
     for loss in losses:
+        if any(term.is_meta for term in loss.values()):
+            continue  # of a method without numbers
         for name, term in loss.items():
             if not term.isfinite():
                 raise BadInput(
