@@ -14,9 +14,9 @@ from ilkd_bench.types import BadInput
 
 def test_an_error_says_which_of_the_models_it_is_about() -> None:
     run = toys.run("teacher.heads=0", "student.width=0")
-    with pytest.raises(BadInput, match=r"^teacher: heads=0: allowed is"):
+    with pytest.raises(BadInput, match=r"^teacher\.heads=0: allowed is"):
         build_teacher(run)
-    with pytest.raises(BadInput, match=r"^student: width=0: allowed is"):
+    with pytest.raises(BadInput, match=r"^student\.width=0: allowed is"):
         build_student(run)
 
 
