@@ -186,7 +186,7 @@ def in_training() -> None:
     import torch
 
     from ilkd_bench.teachers import banked
-    from ilkd_bench.training import inputs, make_teacher, train
+    from ilkd_bench.training import general, inputs, make_teacher, train
     from ilkd_bench.training.module import DistillModule
 
     banked.FLUSH = 1  # so that a bank of few rows is flushed several times
@@ -196,7 +196,7 @@ def in_training() -> None:
 
     def fitted(*args: Any, **rest: Any) -> Any:
         kind = rest["title"].split()[0]
-        state["who"] = kind if kind in ("teacher", "assistant") else "student"
+        state["who"] = kind if kind in ("teacher", "assistant", "general") else "student"
         note(f"fit {state['who']}")
         try:
             return fit(*args, **rest)
@@ -231,7 +231,7 @@ def in_training() -> None:
         write(self, *args)
         at("bank write")
 
-    train.fit = inputs.fit = make_teacher.fit = fitted
+    train.fit = inputs.fit = make_teacher.fit = general.fit = fitted
     train.save_student, torch.save = half_a_student, half_saved
     DistillModule.training_step = training_step  # type: ignore[method-assign]
     DistillModule.on_train_epoch_start = on_train_epoch_start  # type: ignore[method-assign]

@@ -57,6 +57,46 @@ def test_two_sweeps_at_once_distil_each_assistant_once(tmp_path: Path) -> None:
     stage.nobody_left()
 
 
+STAGE = (
+    "student=tiny6_general",
+    "student.general.batch_size=16",
+    "student.general.every=2",
+    "student.general.limit_steps=6",
+)
+
+
+def stages(root: Path) -> bytes:
+    """The weights that a general stage left, which is there once."""
+    (folder,) = (root / "cache/teachers").glob("tiny6_general-general-*")
+    return (folder / "model.safetensors").read_bytes()
+
+
+def test_a_general_stage_is_made_once_and_goes_on_after_kills(tmp_path: Path) -> None:
+    """By two sweeps at once, killed in its second stretch and while its checkpoint is written."""
+    words = ("-m", *(word for word in REAL if word != "student.teacher_layers=null"), *STAGE)
+    words += ("cache_dir=cache", "method=vanilla", "seed=0,1")
+    plain = Stage(tmp_path / "plain")
+    assert plain.run(*words)["code"] == 0
+    moments = [("general step", 4, "kill"), ("half a checkpoint of the general", 2, "kill")]
+    first = [("general step", 1, "wait for the other")]
+    stage = Stage(tmp_path / "killed", {"vanilla-0": first + moments, "vanilla-1": first + moments})
+    both = [said(process) for process in [stage.start(*words), stage.start(*words)]]
+    assert all("Traceback" not in one["out"] + one["err"] for one in both), both
+    kills = [mark for mark in stage.happened if not mark.endswith(".0")]
+    assert len(kills) >= 2, "whoever makes the stage is killed, then the one who goes on"
+    stage.plan({})
+    assert stage.run(*words)["code"] == 0
+    assert stages(stage.root) == stages(plain.root)
+    told = [record(folder)["teacher"]["general"] for folder in runs(stage.root).values()]
+    assert len(told) == 2 and told[0]["key"] == told[1]["key"]
+    found, expected = runs(stage.root), runs(plain.root)
+    for name, folder in found.items():
+        weights = "student/model.safetensors"
+        assert (folder / weights).read_bytes() == (expected[name] / weights).read_bytes()
+    assert litter(stage.root) == [] and held(stage.root) == []
+    stage.nobody_left()
+
+
 def test_who_finds_a_run_taken_does_the_others_first(tmp_path: Path) -> None:
     stage = Stage(tmp_path, {"pkd-0": [("run", 1, "wait")]}, light=True)
     words = ("-m", "cache_dir=cache", "method=pkd,alp,vanilla")
