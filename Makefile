@@ -30,7 +30,7 @@ demo: $(INSTALLED)  ## the main job on the embedded default, then the table
 	@echo "and real text:      $(BIN)/python -m ilkd_bench.run teacher=minilm_l6 student=minilm_l3 \\"
 	@echo "                      task=mrpc method=rail_l data_dir=DIR     (README.md, Real data)"
 
-test: $(INSTALLED)  ## the tests that answer in two to three minutes
+test: $(INSTALLED)  ## the tests that answer in about three minutes
 	$(BIN)/python -m pytest -m "not long"
 
 test-long: $(INSTALLED)  ## the tests that take longer: whole sweeps, kills, browser, Slurm, ONNX
