@@ -60,9 +60,12 @@ class Pair:
 
 @cache
 def pair(student: Side, teacher: Side, classes: int) -> Pair:
-    """A student, a teacher with two snapshots, and six rows of two sentences each."""
+    """A student, a teacher with two snapshots, and six rows of two sentences each.
+
+    The teacher's model is its own: it goes from snapshot to snapshot.
+    """
     s, t = model(student, classes, seed=1), model(teacher, classes, seed=2)
-    live = LiveTeacher(t, snapshots=_snapshots(teacher, classes))
+    live = LiveTeacher(deepcopy(t), snapshots=_snapshots(teacher, classes))
     labels = torch.arange(6) % classes if classes > 1 else torch.linspace(0, 5, 6)
     return Pair(s, live, Split(labels, torch.arange(6), _read(s), _read(t)))
 

@@ -12,7 +12,9 @@ from pydantic import (
     ConfigDict,
     Field,
     InstanceOf,
+    SerializerFunctionWrapHandler,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 
@@ -140,6 +142,12 @@ class StudentSettings(Encoder):
     teacher_layers: Layers  # to start from, counted from 1
     recommended: Recommended
     general: GeneralSettings | None = None  # what it learns before any task
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Do not speak of a general stage where there is none."""
+        settings: dict[str, Any] = serialise(self)
+        return {k: v for k, v in settings.items() if k != "general" or v is not None}
 
     def model_post_init(self, context: Any) -> None:
         super().model_post_init(context)

@@ -489,7 +489,7 @@ def test_a_score_opens_its_runs_and_the_keyboard_suffices(opened: Any) -> None:
     assert "3 runs" in text
     assert "python -m ilkd_bench.run method=pkd task=mrpc seed=0" in text
     dialog.get_by_text("Settings").first.click()
-    assert '"name": "pkd"' in dialog.inner_text()
+    dialog.get_by_text('"name": "pkd"').first.wait_for()  # filled in once it is open
     opened.keyboard.press("Escape")
     assert not dialog.is_visible()
     assert button.evaluate("element => element === document.activeElement")

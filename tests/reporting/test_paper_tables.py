@@ -97,7 +97,7 @@ def test_a_hole_is_a_dash_without_an_average_and_the_note_counts_it(tmp_path: Pa
     assert note(grid, "Missing") == "Missing (n = 0): PKD on CoLA."
     assert note(grid, "To fill it") == (
         "To fill it: python -m ilkd_bench.run -m teacher=big student=small method=pkd task=cola "
-        "seed=0,1 epochs=3 max_length=128"
+        "seed=0,1 epochs=3 max_length=128 precision=32-true"
     )
 
 
@@ -135,7 +135,7 @@ def test_the_caption_tells_pair_metrics_and_protocol(tmp_path: Path) -> None:
     assert caption.startswith(
         "big -> small. Scores times 100, mean ± standard deviation (number of seeds); "
         "STS-B accuracy, CoLA accuracy. Protocol: 2 seeds; learning rate and batch size chosen per "
-        "task and method by the mean dev score over seeds, full grid. Bold: "
+        "task and method by the mean dev score over seeds, full grid; precision 32-true. Bold: "
     )
     caption = build(tmp_path / "part", [*full(lr=1e-5), record("pkd", "cola", lr=2e-5)]).caption
     assert "not a full grid" in caption
@@ -353,7 +353,9 @@ def test_the_command_with_a_preset_runs_what_is_missing(tmp_path: Path) -> None:
     words = words_of(build(tmp_path, items, table))
     choice, settings = words[:3], words[3:]
     assert choice == ["+sweeps=rail_table2", "method=rail_c", "task=rte"]
-    assert settings == ["epochs=3", "max_length=128"], "as the runs that are there"
+    assert settings == ["epochs=3", "max_length=128", "precision=32-true"], (
+        "as the runs that are there"
+    )
     runs = planned([*words, "lr=1e-5", "batch_size=32", "seed=0"], tmp_path)
     assert [(r["method"]["name"], r["task"]["name"]) for r in runs] == [("rail_c", "rte")]
     assert (runs[0]["teacher"]["name"], runs[0]["student"]["name"]) == tuple(PAIR.values())

@@ -284,7 +284,7 @@ def test_two_processes_make_a_teacher_once(tmp_path: Path) -> None:
 
         class Waits(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
-                if record.getMessage().startswith("waiting: another run is fine-tuning"):
+                if record.getMessage().startswith("waiting: another run is training"):
                     waiting.set()
 
         handler = Waits()
