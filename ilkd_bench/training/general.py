@@ -179,11 +179,6 @@ def _make(
     settings: StudentSettings, general: GeneralSettings, run: Run, aside: Path, snapshots: bool
 ) -> dict[str, Any]:
     """Train the student into a folder and return what is known of it."""
-    log.info(
-        "general stage of %s: it learns from %s on plain text, once for all runs",
-        settings.name,
-        general.teacher,
-    )
     student, teacher, method, weights = parts(settings, general, run.cache)
     _without_dropout(student)
     encoded, pairs = encode_corpus(
@@ -199,6 +194,12 @@ def _make(
     stretches = math.ceil(wanted / general.every)
     steps = math.ceil(wanted / stretches)
     phase = method.general(stretches)
+    log.info(
+        "general stage of %s, once for all runs: %s teaches it on %d texts in %d steps of %d; it "
+        "goes on after a kill, from the last of every %d steps",
+        *(settings.name, general.teacher, len(splits["train"]), steps * stretches),
+        *(general.batch_size, steps),
+    )
     distance = partial(_distance, student, teacher, method, weights, splits["dev"], phase, run=run)
     with all_cores(student.size + teacher.model.size):
         began = distance()

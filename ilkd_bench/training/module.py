@@ -129,6 +129,11 @@ class DistillModule(pl.LightningModule):
         self._steps = 0
 
     @property
+    def without_labels(self) -> bool:
+        """Whether what counts on dev is how close the student is to the teacher."""
+        return self._score is None
+
+    @property
     def clock(self) -> Clock:
         """The present moment of this phase."""
         return Clock(

@@ -41,8 +41,10 @@ class Bar(pl.Callback):
         self._progress.advance(self._task)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
-        """Tell the epoch and its dev score."""
+        """Tell the epoch and its dev score, or how far the student is from its teacher."""
         epoch = module.first_epoch + module.current_epoch + 1
         score = trainer.callback_metrics.get("monitor", float("nan"))
         state = f"epoch {epoch}/{self._epochs}, dev {score:.4f}"
+        if module.without_labels:
+            state = f"look {epoch}/{self._epochs}, loss {-score:.4f}"
         self._progress.update(self._task, state=state)
