@@ -69,6 +69,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _make(run: Run) -> None:
     """Make the stage in a process of its own; what is wrong is one line and exit code 2."""
+    from ilkd_bench.settings.identity import require_unchanged
     from ilkd_bench.training import general  # only here: torch takes seconds to import
     from ilkd_bench.training.inputs import build_student
 
@@ -77,6 +78,7 @@ def _make(run: Run) -> None:
     with terminal_lines():
         try:
             with not_lost():
+                require_unchanged(run)
                 general.check(run)
                 facts = general.start(build_student(run), run)
         except (BadInput, OSError, FloatingPointError) as error:

@@ -142,6 +142,11 @@ def _masked(
     Raises:
         BadInput: one of them has none.
     """
+    if student.tokenizer.mask_token_id is None:
+        raise BadInput(
+            f"teacher={chosen.name} has a tokenizer without a mask token, so none can be hidden: "
+            "give another student.general.method="
+        )
     path, revision = chosen.arguments.get("path"), chosen.arguments.get("revision")
     folder = None if path is None else find(path, revision)
     whole = with_head(teacher.model, folder, f"teacher={chosen.name}")

@@ -12,9 +12,11 @@ import toys
 from safetensors.torch import load_file
 from torch import nn
 
+from ilkd_bench.data import tasks
 from ilkd_bench.functional.losses import masked_mse
 from ilkd_bench.jobs import plan as planning
 from ilkd_bench.settings import identity
+from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import general, train
 from ilkd_bench.training.inputs import build_student
 from ilkd_bench.types import BadInput, Clock, Incompatible, Rows
@@ -256,12 +258,34 @@ def test_a_stage_whose_loss_is_not_finite_leaves_nothing(tmp_path: Path) -> None
     assert [p for p in (tmp_path / "cache/teachers").iterdir() if p.suffix != ".lock"] == []
 
 
+def demo_texts() -> set[tuple[str, ...]]:
+    """What the training rows of the demo tasks have, without the rows that share a text."""
+    rows: dict[bool, set[tuple[str, ...]]] = {True: set(), False: set()}
+    for name in ("demo_sentiment", "demo_paraphrase", "demo_nli", "demo_similarity"):
+        task = toys.run(f"task={name}").task
+        for split in task.splits.keys() - {"teacher"}:  # rows that nobody is scored on
+            columns = tasks.read(task, split, data_dir=None).texts
+            rows[split == "train"] |= set(zip(*columns, strict=True))
+    others = {text for row in rows[False] for text in row}
+    kept = {row for row in rows[True] if others.isdisjoint(row)}
+    return kept | {(text,) for row in kept for text in row}
+
+
+def test_a_tokenizer_that_cannot_hide_tokens_is_named() -> None:
+    student, teacher = toys.model(), toys.model()
+    student.tokenizer.mask_token = None
+    with pytest.raises(BadInput, match="without a mask token"):
+        general._masked(student, LiveTeacher(teacher), toys.run().teacher)
+
+
 def test_the_record_says_what_was_learned_from(tmp_path: Path) -> None:
     it = job(tmp_path, "method=finetune")
     measured = train.train(it.run, tmp_path / "run").model_dump()
     told = measured["teacher"]["general"]
     assert told["key"] == folder_of(tmp_path).name
-    assert told["texts"] == 1569 and told["pairs"] == 463
+    texts = demo_texts()
+    assert told["texts"] == len(texts)
+    assert told["pairs"] == sum(len(text) == 2 for text in texts)
     assert it.run.identity["student"]["general"]["corpus"]["tasks"].keys() == {
         *("demo_sentiment", "demo_paraphrase", "demo_nli", "demo_similarity")
     }
