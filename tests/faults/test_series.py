@@ -137,7 +137,17 @@ class Series:
         self.intact()
         assert len(self.done) == len(runs(self.stage.root))
         assert held(self.stage.root) == [] and litter(self.stage.root) == []
-        assert list(Path(self.environment["TMPDIR"]).iterdir()) == []
+        left = Path(self.environment["TMPDIR"]).iterdir()
+        assert [path for path in left if not is_probe(path)] == []
+
+
+def is_probe(path: Path) -> bool:
+    """Say if Python wrote this file to see whether it can write there.
+
+    `tempfile` does so once a process, under a name of eight characters, and a kill may come before
+    it takes the file away. What is made with `tempfile` has a prefix.
+    """
+    return len(path.name) == 8 and path.is_file() and path.read_bytes() in (b"", b"blat")
 
 
 def tables_of(root: Path, aside: Path) -> dict[str, bytes]:
