@@ -48,6 +48,11 @@ class Split(Dataset):
         """The length that decides the padding of each row, [N]."""
         return np.maximum(self.student.lengths, self.teacher.lengths)
 
+    @property
+    def words(self) -> np.ndarray | None:
+        """The tokens that the student may meet, each once; None: any of its vocabulary."""
+        return np.unique(self.student.ids)
+
 
 class PlainText(Split):
     """Some rows of a text without labels, which stays where it is; both models read the same.
@@ -76,6 +81,11 @@ class PlainText(Split):
     def lengths(self) -> np.ndarray:
         """The length of each row, [N]."""
         return self.student.lengths[self.index.numpy()]
+
+    @property
+    def words(self) -> None:
+        """Any: a text of general use has nearly all."""
+        return None
 
 
 def batch_order(lengths: np.ndarray, batch_size: int, *, seed: int, epoch: int) -> list[np.ndarray]:

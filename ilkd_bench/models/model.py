@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from transformers import (
 
 from ilkd_bench.functional import features
 from ilkd_bench.functional.losses import full
+from ilkd_bench.models.dropout import FastMasks
 from ilkd_bench.models.layers import PROJECTIONS, watched
 from ilkd_bench.types import Incompatible, Inputs, Outputs, Spec
 
@@ -66,7 +68,7 @@ class Model(nn.Module):
         given = {name: x for name, x in inputs.items() if name in self._accepted}
         if inputs["attention_mask"].is_meta:
             del given["attention_mask"]  # whether it hides anything cannot be asked there
-        with watched(self.hf, needs & PROJECTIONS.keys()) as projected:
+        with self._drawing(), watched(self.hf, needs & PROJECTIONS.keys()) as projected:
             result = self.hf(
                 **given,
                 output_hidden_states=bool(needs & {"cls", "mean", "hidden"}),
@@ -86,6 +88,11 @@ class Model(nn.Module):
                 attention=result.attentions if "attention" in needs else (),
                 **heads,
             )
+
+    def _drawing(self) -> AbstractContextManager[object]:
+        """Draw dropout's masks fast; a compiled model has a generator of its own in its loops."""
+        compiled = self.hf._compiled_call_impl is not None
+        return FastMasks() if self.training and not compiled else nullcontext()
 
     def _require_maps(self, attentions: Any) -> None:
         maps = [] if attentions is None else [a for a in attentions if a is not None]

@@ -19,6 +19,9 @@ from ilkd_bench.teachers.finetuned import save_weights
 
 log = logging.getLogger(__name__)
 
+FORMAT = 2
+"""Of the checkpoints of an epoch. 2: AdamW's moments are of the words that the rows have."""
+
 
 def load(path: Path) -> dict[str, Any]:
     """Return what a checkpoint holds, on the CPU."""
@@ -32,12 +35,16 @@ def kept_for_resume(folder: Path, snapshots: Path | None = None) -> Iterator[Non
 
     Args:
         snapshots: a folder with the weights of earlier epochs. Where one of them, or a checkpoint,
-            is damaged, the training starts again.
+            is damaged or of another `FORMAT`, the training starts again.
     """
     paths = sorted(folder.glob("*.ckpt"), key=lambda path: (len(path.stem), path.stem))
     ends = [path for path in paths if not path.stem.endswith("best")]  # of phases, in their order
-    if not all(map(_whole, paths)) or (ends and not _have(snapshots, ends[-1])):
-        log.warning("the checkpoints in %s are damaged: the training starts again", folder)
+    if not all(map(_whole, paths)) or (ends and not _of_use(snapshots, ends[-1])):
+        log.warning(
+            "the checkpoints in %s are damaged, or those of another version of ilkd_bench: the "
+            "training starts again",
+            folder,
+        )
         remove_folder(folder)
     try:
         yield
@@ -47,11 +54,13 @@ def kept_for_resume(folder: Path, snapshots: Path | None = None) -> Iterator[Non
     remove_folder(folder)
 
 
-def _have(snapshots: Path | None, path: Path) -> bool:
-    """Tell whether the snapshots that a checkpoint names are there and undamaged."""
+def _of_use(snapshots: Path | None, path: Path) -> bool:
+    """Tell if a checkpoint is of this format, and the snapshots it names are there, undamaged."""
+    content = torch.load(path, weights_only=True, mmap=True, map_location="cpu")
+    if content.get("format") != FORMAT:
+        return False
     if snapshots is None:
         return True
-    content = torch.load(path, weights_only=True, mmap=True, map_location="cpu")
     hashes = content.get("callbacks", {}).get(Snapshots.__name__, {}).get("hashes", {})
     files = [snapshots / name for name in hashes]
     return hashes == {file.name: content_hash(file) for file in files if file.is_file()}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
@@ -21,6 +22,7 @@ from ilkd_bench.data.batches import EpochBatches, Split, loader, sorted_batches
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.layers import PROJECTIONS
 from ilkd_bench.models.model import Model
+from ilkd_bench.models.seen_words import seen_words
 from ilkd_bench.plumbing.hardware import device_here, precision_here
 from ilkd_bench.teachers.live import Teacher
 from ilkd_bench.training.checkpoints import (
@@ -101,6 +103,7 @@ def fit(
     with (
         Bar(title, sum(phase.epochs for phase in phases)) as bar,
         kept_for_resume(scratch, snapshots),
+        _only_words_of(student, splits, settings),
     ):
         for number, phase in enumerate(phases):
             module = DistillModule(
@@ -149,6 +152,17 @@ def fit(
         examples=sum(row["rows"] for row in history),
         seconds=sum(row["seconds"] for row in history),
     )
+
+
+def _only_words_of(
+    student: Model, splits: dict[str, Split], settings: FitSettings
+) -> AbstractContextManager[None]:
+    """Train on the embeddings of the words that the rows have, where a pass over all costs."""
+    words = [splits[name].words for name in ("train", "dev")]
+    known = [numbers for numbers in words if numbers is not None]
+    if len(known) < len(words) or device_here(settings.accelerator).type != "cpu":
+        return nullcontext()
+    return seen_words(student.hf, torch.from_numpy(np.concatenate(known)).long())
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from ilkd_bench.functional.schedules import linear_warmup
 from ilkd_bench.methods.base import Method
 from ilkd_bench.models.model import Model
 from ilkd_bench.teachers.live import Teacher
+from ilkd_bench.training.checkpoints import FORMAT
 from ilkd_bench.types import Clock, Outputs, Phase, Rows, TrainingBatch
 
 Score = Callable[[Tensor, Tensor], dict[str, float]]
@@ -215,6 +216,7 @@ class DistillModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep the history, and whether this phase is over."""
+        checkpoint["format"] = FORMAT
         checkpoint["history"] = self.history
         last = self.current_epoch + 1 >= self.phase.epochs
         checkpoint["ended"] = last or bool(self.trainer.should_stop)
