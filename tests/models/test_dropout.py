@@ -121,7 +121,10 @@ def test_no_architecture_draws_its_masks_element_by_element(
     family: str, eager: bool, tmp_path: Path
 ) -> None:
     model = load(save(tmp_path, family))
-    batch, needs = inputs(model, "good film", "the bad cup"), frozenset({"attention"} if eager else ())
+    batch, needs = (
+        inputs(model, "good film", "the bad cup"),
+        frozenset({"attention"} if eager else ()),
+    )
     evaluated = model.outputs(batch, needs).logits
 
     def trained(seed: int) -> Tensor:
