@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import growth, job, methods, peak, peers, report, sweep
+from benchmarks import growth, job, methods, peak, peers, report, step, sweep
 from ilkd_bench.plumbing.hardware import environment
 
 HERE = Path(__file__).parent
@@ -40,6 +40,9 @@ def parts(
     return {
         "peak": lambda: peak.measure(times),
         "operators": peak.operators,
+        "step": lambda: step.measure(
+            data_dir, folder / "step", steps=2 if quick else 8, repetitions=times
+        ),
         "methods": lambda: methods.measure(
             data_dir,
             folder / "methods",

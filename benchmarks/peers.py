@@ -39,19 +39,29 @@ class Contender:
     extra: dict[str, Any] = field(default_factory=dict)  # further keys of its job
 
 
-def _ours(name: str, teacher_outputs: str, order: str, padding: str) -> Contender:
-    extra = {"teacher_outputs": teacher_outputs, "order": order, "padding": padding}
+def _ours(
+    name: str, teacher_outputs: str, order: str, padding: str, *, bf16: bool = False
+) -> Contender:
+    extra = {
+        "teacher_outputs": teacher_outputs,
+        "order": order,
+        "padding": padding,
+        "bf16": bf16,
+    }
     return Contender(name, Path(sys.executable), SCRIPTS / "ours.py", extra)
 
 
 CONTENDERS = [
     Contender("textbrewer", PEERS, SCRIPTS / "with_textbrewer.py"),
+    Contender("textbrewer_bf16", PEERS, SCRIPTS / "with_textbrewer.py", {"bf16": True}),
     Contender("torchdistill", PEERS, SCRIPTS / "with_torchdistill.py"),
+    Contender("torchdistill_bf16", PEERS, SCRIPTS / "with_torchdistill.py", {"bf16": True}),
     _ours("ours_live_padded", "live", "random", "max"),
     _ours("ours_live_random", "live", "random", "dynamic"),
     _ours("ours_live", "live", "length", "dynamic"),
     _ours("ours_random", "bank", "random", "dynamic"),
     _ours("ours", "bank", "length", "dynamic"),
+    _ours("ours_bf16", "bank", "length", "dynamic", bf16=True),
 ]
 
 
@@ -175,6 +185,7 @@ def prepare(
         "lr": 5e-5,
         "threads": threads,
         "seed": seed,
+        "bf16": False,
     }
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks import step
+
 UNIT = 640  # rows that the seconds of an epoch are given for
 
 
@@ -15,6 +17,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
     makers = {
         "peak": _peak,
         "operators": _operators,
+        "step": _step,
         "methods": _methods,
         "methods_cuda": _methods,
         "sweep": _sweep,
@@ -68,6 +71,17 @@ def _peak(rows: pd.DataFrame) -> str:
 def _operators(rows: pd.DataFrame) -> str:
     table = rows.sort_values("share", ascending=False).head(10)
     return _markdown(table.assign(share=[f"{share:.0%}" for share in table["share"]]))
+
+
+def _step(rows: pd.DataFrame) -> str:
+    kinds, key = ["student", "rows", "variant"], ["student", "rows", "batch", "repetition"]
+    base = rows[rows["variant"] == step.PLAIN].set_index(key)["seconds"].rename("base")
+    joined = rows.join(base, on=key)
+    joined["ratio"] = joined["seconds"] / joined["base"]
+    groups = joined.groupby(kinds, sort=False)
+    table = groups["seconds"].median().mul(1e3).rename("ms / step").to_frame()
+    table[f"/ {step.PLAIN} (quartiles)"] = groups["ratio"].apply(_spread)
+    return _markdown(table.reset_index())
 
 
 def _methods(rows: pd.DataFrame) -> str:

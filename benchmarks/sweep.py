@@ -47,5 +47,5 @@ def _run(folder: Path, words: list[str]) -> dict[str, float]:
     (job,) = plan.plan([*words, f"results_dir={folder / 'results'}"])
     job.folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    record = train.train(job.run, job.folder)
-    return {"seconds": time.perf_counter() - started, "train": record["seconds"]["train"]}
+    measured = train.train(job.run, job.folder)
+    return {"seconds": time.perf_counter() - started, "train": measured.seconds["train"]}

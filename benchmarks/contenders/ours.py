@@ -24,7 +24,7 @@ from ilkd_bench.models.build import pretrained
 from ilkd_bench.models.model import Model
 from ilkd_bench.teachers.banked import banked
 from ilkd_bench.teachers.live import LiveTeacher, Teacher
-from ilkd_bench.training.loop import Settings, loaders, trainer
+from ilkd_bench.training.loop import FitSettings, loaders, only_words_of, trainer
 from ilkd_bench.training.module import DistillModule, Optimisation
 
 LABELS = ["0", "1"]
@@ -113,17 +113,21 @@ def build(job: Job, rows: list[Row]) -> Train:
             device=torch.device("cpu"),
             cache_dir=folder,
         )
-    settings = Settings(
+    settings = FitSettings(
         seed=job["seed"],
         batch_size=job["batch_size"],
         patience=None,
         gradient_clip=GRADIENT_CLIP,
-        precision="32-true",
+        precision="bf16-mixed" if job["bf16"] else "32-true",
         optimisation=Optimisation(job["lr"], WEIGHT_DECAY, warmup_ratio=0.0),
         accelerator="cpu",
         workers=0,
         eval_batch_size=1,
     )
+
+    splits = {"train": split, "dev": dev}
+    # As `fit` does around all epochs; the process ends with them.
+    only_words_of(student, splits, settings).__enter__()
 
     def train(steps: int | None) -> list[float]:
         module = Onward(
@@ -141,7 +145,7 @@ def build(job: Job, rows: list[Row]) -> Train:
         loop = trainer(settings, phase, [], False, folder)
         if steps is not None:
             loop.limit_train_batches = steps
-        loop.fit(module, *loaders({"train": split, "dev": dev}, settings, 0))
+        loop.fit(module, *loaders(splits, settings, 0))
         (epoch,) = module.history
         return [epoch["loss/total"]] * module.global_step
 

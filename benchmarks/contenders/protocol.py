@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 Job = dict[str, Any]
-"""`teacher student rows columns classes batch_size max_length lr threads seed`, and extra keys."""
+"""`teacher student rows columns classes batch_size max_length lr threads seed bf16`, and extra
+keys. With `bf16` the passes run under torch's autocast to bfloat16."""
 
 Row = dict[str, Any]
 

@@ -85,7 +85,7 @@ def build(job: Job, rows: list[Row]) -> Train:
         part = data if steps is None else Subset(data, range(steps * job["batch_size"]))
         loader = DataLoader(part, sampler=RandomSampler(part), batch_size=job["batch_size"])
         distiller.tb_writer = losses = Losses()
-        with distiller:
+        with distiller, torch.autocast("cpu", torch.bfloat16, enabled=job["bf16"]):
             distiller.train(optimizer, loader, num_epochs=1, max_grad_norm=GRADIENT_CLIP)
         return losses.totals
 

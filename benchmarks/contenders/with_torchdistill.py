@@ -131,7 +131,8 @@ def build(job: Job, rows: list[Row]) -> Train:
         box.pre_epoch_process(epoch=0)
         meters = MetricLogger(delimiter="  ")
         for batch in meters.log_every(box.train_data_loader, 50, "Epoch"):
-            loss = box.forward_process(batch, targets=None, supp_dict=None)
+            with torch.autocast("cpu", torch.bfloat16, enabled=job["bf16"]):
+                loss = box.forward_process(batch, targets=None, supp_dict=None)
             box.post_forward_process(loss=loss)
             losses.append(loss.item())
             meters.update(loss=losses[-1], lr=box.optimizer.param_groups[0]["lr"])

@@ -103,7 +103,7 @@ def fit(
     with (
         Bar(title, sum(phase.epochs for phase in phases)) as bar,
         kept_for_resume(scratch, snapshots),
-        _only_words_of(student, splits, settings),
+        only_words_of(student, splits, settings),
     ):
         for number, phase in enumerate(phases):
             module = DistillModule(
@@ -154,7 +154,7 @@ def fit(
     )
 
 
-def _only_words_of(
+def only_words_of(
     student: Model, splits: dict[str, Split], settings: FitSettings
 ) -> AbstractContextManager[None]:
     """Train on the embeddings of the words that the rows have, where a pass over all costs."""
