@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-ray test-all lint matrix tables figures report bench clean clean-results
+.PHONY: help setup demo test test-long test-ray test-all lint matrix tables figures published report bench clean clean-results
 
 DATA ?= $(or $(ILKD_BENCH_DATA),$(wildcard ../shared/data))
 RESULTS ?= results
@@ -64,6 +64,16 @@ tables: $(INSTALLED)  ## tables from the records in results/, or RESULTS=DIR
 figures: $(INSTALLED)  ## figures from the records, after what needs a model was computed
 	$(BIN)/python -m ilkd_bench.analyse --results-dir $(RESULTS)
 	$(BIN)/python -m ilkd_bench.figures --results-dir $(RESULTS)
+
+# docs/results/real_tiny is made of the committed records; what is written about it is not.
+SHOWN := overview.md claims.md summary.csv comparisons.csv
+DRAWN := seeds.svg curves.svg time.svg
+published: $(INSTALLED)  ## tables and figures of docs/results/real_tiny from results/published/real_tiny
+	$(BIN)/python -m ilkd_bench.tables --results-dir results/published/real_tiny
+	$(BIN)/python -m ilkd_bench.figures --results-dir results/published/real_tiny
+	mkdir -p docs/results/real_tiny
+	cd results/published/real_tiny/tables && cp $(SHOWN) $(CURDIR)/docs/results/real_tiny
+	cd results/published/real_tiny/figures && cp $(DRAWN) $(CURDIR)/docs/results/real_tiny
 
 report: $(INSTALLED)  ## one page with everything: results/report/index.html, or below RESULTS=DIR
 	$(BIN)/python -m ilkd_bench.report --results-dir $(RESULTS)
