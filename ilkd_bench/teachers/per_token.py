@@ -59,9 +59,10 @@ class Tokens:
         """
         shown: list[Tensor | None] = [None] * (self.spec.layers + 1)
         for place, number in enumerate(self._numbers(name)):
-            x = tokens[:, :, place].float()  # [B, T, H]
-            heads = self.spec.heads
-            shown[number] = x if name == "hidden" else x.unflatten(-1, (heads, -1)).transpose(1, 2)
+            x = tokens[:, :, place]  # [B, T, H]
+            if name != "hidden":
+                x = x.unflatten(-1, (self.spec.heads, -1)).transpose(1, 2)  # [B, A, T, D]
+            shown[number] = x.to(torch.float32, memory_format=torch.contiguous_format)
         return cast("tuple[Tensor, ...]", tuple(shown[_first(name) :]))
 
     def _numbers(self, name: str) -> list[int]:
