@@ -106,7 +106,7 @@ def test_a_run_from_the_bank_measures_what_a_live_one_does(method: str, tmp_path
         assert run.record["teacher"]["dev"] == live.record["teacher"]["dev"], "measured once"
 
 
-@pytest.mark.parametrize("method", ["rail_l", "pkd", "pro_kd", *TOKENS])  # `mean`, `cls`, ...
+@pytest.mark.parametrize("method", ["rail_l", "pkd", "pro_kd", "distilbert"])  # mean, cls, ...
 def test_a_run_from_the_bank_is_the_same_to_the_last_bit_where_batches_are(
     method: str, tmp_path: Path
 ) -> None:
