@@ -111,7 +111,7 @@ def _step(
         with torch.autocast(device.type, torch.float16, enabled=mixed):
             s, t, b = both_outputs(student, answering, batch, clock)
             with torch.autocast(device.type, enabled=False):
-                total = weighted_sum(method.loss(s, t, b, clock), about["weights"])
+                total = weighted_sum(method.loss(s, t, b, clock), about.weights)
                 with torch.no_grad():
                     method.remember(s, t, b, clock)
         return total

@@ -93,6 +93,9 @@ class Phase:
     lr_factor: float = 1.0  # on the learning rate, so that a sweep of it moves all phases
     carry: Literal["last", "best"] = "last"
     """What the next phase starts from: the weights of the last epoch, or of the best one on dev."""
+    teacher_layers: tuple[int, ...] | None = None
+    """Layers of the teacher whose tokens are compared (`hidden`, `queries`, `keys`, `values`; 0 is
+    the embedding output). None: all. A bank keeps no others, and shows None in their places."""
 
 
 @dataclass(frozen=True)

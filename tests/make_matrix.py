@@ -22,7 +22,7 @@ from pairs import Side
 from ilkd_bench.methods.base import Method
 from ilkd_bench.plumbing.files import write_text
 from ilkd_bench.teachers import finetuned
-from ilkd_bench.teachers.banked import BANKED, can_bank
+from ilkd_bench.teachers.banked import KEPT, can_bank
 from ilkd_bench.teachers.live import LOGITS
 from ilkd_bench.types import Incompatible
 
@@ -113,7 +113,7 @@ def bank(method: Method, reasons: Reasons) -> str:
     if can_bank(phases):
         return "yes"
     lacking = {
-        need for phase in phases for need in phase.needs - (LOGITS if phase.teacher_at else BANKED)
+        need for phase in phases for need in phase.needs - (LOGITS if phase.teacher_at else KEPT)
     }
     return "no " + reasons.mark(f"no bank holds {', '.join(sorted(lacking))} of the teacher")
 

@@ -76,4 +76,4 @@ def relations(a: Tensor, b: Tensor) -> Tensor:
     Returns:
         [B, A, T, T], in float32 at least.
     """
-    return full(a) @ full(b).transpose(-1, -2) / a.shape[-1] ** 0.5
+    return full(a) / a.shape[-1] ** 0.5 @ full(b).transpose(-1, -2)  # fewer numbers to divide

@@ -37,6 +37,10 @@ class TripleLoss(Vanilla):
                 f"the student is {student.width} wide and the teacher {teacher.width}: the cosine "
                 "of two hidden states needs equal widths"
             )
+        self.teacher_layers = (teacher.layers,)
+
+    def phases(self, epochs: int) -> list[Phase]:
+        return [Phase("distill", epochs, self.needs, teacher_layers=self.teacher_layers)]
 
     def general(self, epochs: int) -> Phase:
         return Phase("general", epochs, self.needs)

@@ -41,6 +41,10 @@ class MiniLM(Vanilla):
     def __init__(self, student: Spec, teacher: Spec, *, temperature: float) -> None:
         super().__init__(student, teacher, temperature=temperature)
         check_heads(student, teacher, "relations between tokens")
+        self.teacher_layers = (teacher.layers,)
+
+    def phases(self, epochs: int) -> list[Phase]:
+        return [Phase("distill", epochs, self.needs, teacher_layers=self.teacher_layers)]
 
     def general(self, epochs: int) -> Phase:
         return Phase("general", epochs, RELATED)

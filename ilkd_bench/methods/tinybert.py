@@ -80,7 +80,7 @@ class TinyBERT(Method):
         hint, predict = follow_then_labels("tinybert", epochs, self.predict_share)
         needs = frozenset() if self.from_labels else frozenset({"logits"})
         return [
-            Phase("hint", hint, INSIDE),
+            Phase("hint", hint, INSIDE, teacher_layers=tuple(self.teacher_layers)),
             Phase("predict", predict, needs, lr_factor=self.predict_lr_factor),
         ]
 

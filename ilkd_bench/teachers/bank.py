@@ -1,8 +1,10 @@
 """Banks: what frozen teachers show for the rows of a split, computed once and kept on disk.
 
 A bank is a folder `cache_dir/banks/<key>/` with an array per field, `logits.npy` [N, C] in float32,
-`cls.npy` and `mean.npy` [N, L+1, H], and `meta.json` with what they are, sizes and checksums. It is
-written aside and renamed when it is whole. No torch here.
+`cls.npy` and `mean.npy` [N, L+1, H], and `meta.json` with what they are, sizes and checksums. Of
+tokens it has `hidden.npy`, `queries.npy`, `keys.npy` and `values.npy` [tokens, K, H] of K layers,
+the real tokens of all rows end to end. It is written aside and renamed when it is whole. No torch
+here.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,7 +37,11 @@ FORMAT = 1
 """Version of the layout; part of every key."""
 
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
-"""Field -> (shape, the name of its dtype). The first axis is the rows of the split."""
+"""Field -> (shape, the name of its dtype). The first axis is the rows of the split, or all their
+tokens; the first field is one of rows."""
+
+Offsets = Mapping[str, np.ndarray]
+"""Of each field whose first axis is tokens: [N+1], row i is there from `[i]` up to `[i + 1]`."""
 
 ORDER = "rows.bin"
 """Of a draft: the numbers of the rows that were written, in this order."""
@@ -59,11 +66,20 @@ class Draft:
         folder: where it grows, aside from the finished bank.
         shapes: of its arrays.
         whose: the teacher, for messages.
+        offsets: of those that are tokens.
     """
 
-    def __init__(self, folder: Path, shapes: Shapes, *, whose: str = "the teacher") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        shapes: Shapes,
+        *,
+        whose: str = "the teacher",
+        offsets: Offsets = MappingProxyType({}),
+    ) -> None:
         self._folder = folder
         self._whose = whose
+        self._offsets = offsets
         self._shapes: dict[str, list[Any]] = {n: [list(s), d] for n, (s, d) in shapes.items()}
         self._files: dict[str, int] = {}
         self._places: dict[str, tuple[int, int]] = {}  # where the data starts, bytes of a row
@@ -112,9 +128,18 @@ class Draft:
         for piece in progress["pieces"]:
             rows = order[start : start + piece["rows"]]
             start += piece["rows"]
-            values = {name: np.ascontiguousarray(array[rows]) for name, array in arrays.items()}
-            contents = {ORDER: rows} | values
-            yield piece, {n: hashlib.sha256(x.data).hexdigest() for n, x in contents.items()}
+            found = {name: hashlib.sha256() for name in (ORDER, *arrays)}
+            found[ORDER].update(rows.data)
+            for name, array in arrays.items():
+                for first, end in self._extents(name, rows):
+                    found[name].update(array[first:end].data)
+            yield piece, {name: content.hexdigest() for name, content in found.items()}
+
+    def _extents(self, name: str, rows: np.ndarray) -> list[tuple[int, int]]:
+        """Return where each of some rows begins and ends on the first axis of an array."""
+        offsets = self._offsets.get(name)
+        first, end = (rows, rows + 1) if offsets is None else (offsets[rows], offsets[rows + 1])
+        return list(zip(first.tolist(), end.tolist(), strict=True))
 
     def _begin_piece(self) -> None:
         self._rows = 0
@@ -122,6 +147,9 @@ class Draft:
 
     def write(self, rows: np.ndarray, values: Mapping[str, np.ndarray]) -> None:
         """Write some rows of every array; memory use does not grow with what is written.
+
+        Args:
+            values: by field, the rows end to end.
 
         Raises:
             BadInput: a value is no finite number, or beyond the range of the array's dtype.
@@ -134,8 +162,11 @@ class Draft:
             if not np.isfinite(converted).all():
                 shutil.rmtree(self._folder)
                 raise BadInput(not_finite(self._whose, name, values[name], dtype))
-            for row, value in zip(rows.tolist(), converted, strict=True):
-                os.pwrite(file, value.data, start + row * width)
+            place = 0
+            for first, end in self._extents(name, rows):
+                value = converted[place : place + end - first]
+                os.pwrite(file, value.data, start + first * width)
+                place += end - first
             self._hashes[name].update(converted.data)
         order = np.ascontiguousarray(rows, dtype=np.int64)
         end = sum(piece["rows"] for piece in self._pieces) + self._rows
@@ -191,8 +222,18 @@ def size(shapes: Shapes) -> int:
     return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in shapes.values())
 
 
+class NoRoom(BadInput):
+    """The disk has no room for a bank."""
+
+
 def obtain(
-    folder: Path, shapes: Shapes, about: Mapping[str, Any], fill: Callable[[Draft], None]
+    folder: Path,
+    shapes: Shapes,
+    about: Mapping[str, Any],
+    fill: Callable[[Draft], None],
+    *,
+    offsets: Offsets = MappingProxyType({}),
+    share: float = 1,
 ) -> dict[str, np.ndarray]:
     """Return the arrays of a bank, memory-mapped, building it first where it is not whole.
 
@@ -201,16 +242,19 @@ def obtain(
     Args:
         about: what a person wants to know of it: teacher, epoch (None: the best), task, split.
         fill: writes all rows, less the first `draft.done` of its order.
+        offsets: of the fields whose first axis is tokens.
+        share: of the free disk that it may take.
 
     Raises:
-        BadInput: there is too little space on the disk, or the teacher's values are not finite.
+        NoRoom: there is too little space on the disk.
+        BadInput: the teacher's values are not finite.
     """
     moment = f" after epoch {about['epoch']}" if about["epoch"] is not None else ""
     what = f"the bank of {about['teacher']}{moment} on {about['split']}"
     return shared.obtain(
         folder,
         lambda: _read(folder, shapes),
-        lambda: _build(folder, shapes, about, fill, what),
+        lambda: _build(folder, shapes, about, fill, what, offsets, share),
         waiting=f"another run is building {what}",
     )
 
@@ -250,6 +294,8 @@ def _build(
     about: Mapping[str, Any],
     fill: Callable[[Draft], None],
     what: str,
+    offsets: Offsets,
+    share: float,
 ) -> None:
     aside = half_built(folder)
     needed, rows = size(shapes), next(iter(shapes.values()))[0][0]
@@ -258,14 +304,15 @@ def _build(
     log.info(
         "building %s: %d rows, %s on disk, %s free", what, rows, decimal(needed), decimal(free)
     )
-    if needed - there > free:
-        raise BadInput(
-            f"{what} needs {decimal(needed)} in {folder.parent}, which has {decimal(free)} free: "
-            f"remove old ones ({line('banks', 'prune', '--older-than', 'DAYS')}), give a larger "
-            "disk (cache_dir=DIR), or run the teacher at every step (bank=off)"
+    if needed - there > share * free:
+        part = "" if share == 1 else f", of which it may take {share:.0%}"
+        raise NoRoom(
+            f"{what} needs {decimal(needed)} in {folder.parent}, which has {decimal(free)} "
+            f"free{part}: remove old ones ({line('banks', 'prune', '--older-than', 'DAYS')}), "
+            "give a larger disk (cache_dir=DIR), or run the teacher at every step (bank=off)"
         )
     with full_disk_told(folder.parent, MORE_ROOM):
-        draft = Draft(aside, shapes, whose=f"the teacher {about['teacher']}")
+        draft = Draft(aside, shapes, whose=f"the teacher {about['teacher']}", offsets=offsets)
         try:
             if draft.done:
                 log.info("going on with %s: %d rows are there", what, draft.done)

@@ -25,13 +25,17 @@ from ilkd_bench.models.tokenizer_check import check_texts
 from ilkd_bench.plumbing.hardware import device_here
 from ilkd_bench.settings.identity import teacher_precision
 from ilkd_bench.settings.run import Run
-from ilkd_bench.teachers.banked import BANKED, banked, can_bank
+from ilkd_bench.teachers.bank import NoRoom
+from ilkd_bench.teachers.banked import KEPT, banked, can_bank, has_tokens
 from ilkd_bench.teachers.live import LiveTeacher, Teacher
 from ilkd_bench.training.loop import FitSettings, check_terms
 from ilkd_bench.training.module import Optimisation
 from ilkd_bench.types import BadInput, Incompatible, Phase, Rows, Spec
 
 log = logging.getLogger(__name__)
+
+SHARE = 0.5
+"""The share of the free disk that a bank of tokens may take unasked."""
 
 SETTING = re.compile(r"[a-z_]+=")
 """How an error about a setting of a group begins."""
@@ -223,7 +227,7 @@ def check_bank(run: Run, phases: Sequence[Phase]) -> None:
         needs = frozenset().union(*(phase.needs for phase in phases))
         raise BadInput(
             f"bank=on: method={run.method.name} needs {', '.join(sorted(needs))} of the "
-            f"teacher; banks hold {', '.join(sorted(BANKED))}, of its snapshots only logits. "
+            f"teacher; banks hold {', '.join(sorted(KEPT))}, of its snapshots only logits. "
             "Type bank=auto"
         )
 
@@ -265,16 +269,29 @@ def check_tokens(name: str, method: Method, split: Split) -> None:
 def answering(
     run: Run, teacher: LiveTeacher, splits: dict[str, Split], name: str, phases: Sequence[Phase]
 ) -> Teacher:
-    """Return who answers for the teacher on a split: its bank where that holds what is needed."""
+    """Return who answers for the teacher on a split: its bank where that holds what is needed.
+
+    With `bank=auto` a bank of tokens is made only where it leaves most of the free disk to others.
+
+    Raises:
+        BadInput: see `banked`.
+    """
     if run.bank == "off" or not can_bank(phases):
         return teacher
-    return banked(
-        teacher,
-        splits[name],
-        phases,
-        about={"teacher": teacher.name, "task": run.task.name, "split": name},
-        dtype=run.bank_dtype,
-        batch_size=run.trainer.eval_batch_size,
-        device=device_here(run.trainer.accelerator),
-        cache_dir=run.cache,
-    )
+    try:
+        return banked(
+            teacher,
+            splits[name],
+            phases,
+            about={"teacher": teacher.name, "task": run.task.name, "split": name},
+            dtype=run.bank_dtype,
+            batch_size=run.trainer.eval_batch_size,
+            device=device_here(run.trainer.accelerator),
+            cache_dir=run.cache,
+            share=SHARE if run.bank == "auto" else 1,
+        )
+    except NoRoom as reason:
+        if run.bank == "on" or not has_tokens(phases):
+            raise
+        log.warning("the teacher is run at every step: %s", reason)
+        return teacher

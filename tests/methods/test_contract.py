@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ilkd_bench.methods.base import Method
 from ilkd_bench.teachers.live import LiveTeacher
+from ilkd_bench.teachers.per_token import PER_TOKEN
 from ilkd_bench.training.loop import check_terms
 from ilkd_bench.training.module import both_outputs, weighted_sum
 from ilkd_bench.types import NEEDS, BadInput, Clock, Incompatible, Rows, Spec
@@ -349,6 +350,24 @@ def test_needs_of_the_method_cover_its_phases(variant: Any) -> None:
     assert method.needs <= NEEDS
     for phase in method.phases(8):
         assert phase.needs <= method.needs
+
+
+def test_no_other_layers_of_the_teacher_are_looked_at_than_the_phase_names(case: Case) -> None:
+    """A bank of tokens shows None in the place of a layer that it does not keep."""
+    for clock in case.moments():
+        named = clock.phase.teacher_layers
+        if named is None:
+            continue
+        assert set(named) <= set(range(case.teacher_spec.layers + 1))
+        kept: dict[str, Any] = {}
+        for field in PER_TOKEN:
+            first = 0 if field == "hidden" else 1
+            layers = enumerate(getattr(case.teacher, field), start=first)
+            kept[field] = tuple(x if number in named else None for number, x in layers)
+        found = case.terms(clock, teacher=replace(case.teacher, **kept))
+        expected = case.terms(clock)
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[name], expected[name]) for name in found)
 
 
 def test_weights_and_terms_are_the_same_names(case: Case, variant: Any) -> None:

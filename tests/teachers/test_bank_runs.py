@@ -24,6 +24,10 @@ pytestmark = pytest.mark.runs
 
 VARIED = ("teacher.initializer_range=0.4", "teacher.residual_scale=1", "student.width=32")
 """A teacher whose rows differ much after little training, so that a wrong row would show."""
+FEATURES, TOKENS = ("rail_l", "pkd", "alp"), ("minilm", "distilbert", "tinybert")
+"""Methods whose banks have more than logits: a few vectors per row, or vectors of every token."""
+FITTING = {"distilbert": ("student.width=64",), "tinybert": ("teacher.layers=4",)}
+"""What a method cannot do without: equal widths; layers that can be mapped."""
 HALF = 2.0**-11
 """The largest relative error of rounding a feature to float16. A loss term is a mean over many
 rows and features, whose errors cancel, so it moves by less than one of them does."""
@@ -84,14 +88,14 @@ def agree_on_rows(run: Run, live: Run) -> None:
         assert abs(scores[0] - scores[1]) <= near + 0.5
 
 
-@pytest.mark.parametrize("method", ["rail_l", "pkd", "alp", "vanilla", "pro_kd"])
+@pytest.mark.parametrize("method", [*FEATURES, *TOKENS, "vanilla", "pro_kd"])
 def test_a_run_from_the_bank_measures_what_a_live_one_does(method: str, tmp_path: Path) -> None:
-    words = (f"method={method}", "epochs=3")
+    words = (f"method={method}", "epochs=3", *FITTING.get(method, ()))
     live = Run(tmp_path, "live", *words, "bank=off")
     assert live.outputs == "live" and not (tmp_path / "cache/banks").exists()
     fine = Run(tmp_path, "fine", *words, "bank=on", "bank_dtype=float32")
     coarse = Run(tmp_path, "coarse", *words)
-    kept = "float16" if method in ("rail_l", "pkd", "alp") else "float32"  # logits stay float32
+    kept = "float16" if method in (*FEATURES, *TOKENS) else "float32"  # logits stay float32
     assert (fine.outputs, coarse.outputs) == ("bank, float32", f"bank, {kept}")
     assert (np.isfinite(live.losses).sum(axis=1) > 1).all()
     assert live.lr == LR and live.history["rows"].tolist() == [64] * 3
@@ -102,13 +106,14 @@ def test_a_run_from_the_bank_measures_what_a_live_one_does(method: str, tmp_path
         assert run.record["teacher"]["dev"] == live.record["teacher"]["dev"], "measured once"
 
 
-@pytest.mark.parametrize("method", ["rail_l", "pkd", "pro_kd"])  # `mean`, `cls`, snapshots
+@pytest.mark.parametrize("method", ["rail_l", "pkd", "pro_kd", "distilbert"])  # mean, cls, ...
 def test_a_run_from_the_bank_is_the_same_to_the_last_bit_where_batches_are(
     method: str, tmp_path: Path
 ) -> None:
     """One row at a time in both: the same arithmetic, with no padding and equal shapes."""
     one = ("batch_size=1", "trainer.eval_batch_size=1", "limit_train=12", "limit_eval=8")
     words = (f"method={method}", "epochs=2", "teacher.recipe.batch_size=4", *one)
+    words += FITTING.get(method, ())
     live, bank = (
         Run(tmp_path, f"bank_{mode}", *words, f"bank={mode}", "bank_dtype=float32")
         for mode in ("off", "on")
@@ -151,16 +156,17 @@ def test_a_build_is_announced_with_rows_size_and_space(
 # ------------------------------------------------------------------------------------- bank=MODE
 
 
-def test_a_method_that_needs_hidden_states_runs_live_or_says_why_not(
+def test_a_method_that_needs_attention_maps_runs_live_or_says_why_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ALP, "needs", frozenset({"logits", "cls", "hidden"}))
+    monkeypatch.setattr(ALP, "needs", frozenset({"logits", "cls", "attention"}))
     assert Run(tmp_path, "auto", "method=alp").outputs == "live"
     assert all(path.endswith("logits.npy") for path in banks_in(tmp_path)), "no features"
     with pytest.raises(BadInput) as error:
         Run(tmp_path, "on", "method=alp", "bank=on")
     message = str(error.value)
-    for part in ("bank=on", "method=alp", "hidden", "cls, logits, mean", "bank=auto"):
+    kept = "banks hold cls, hidden, keys, logits, mean, queries, values"
+    for part in ("bank=on", "method=alp needs attention, cls", kept, "bank=auto"):
         assert part in message
     assert not list((tmp_path / "on").rglob("history.csv"))
 

@@ -649,15 +649,17 @@ def test_nothing_is_built_for_who_needs_nothing(tmp_path: Path) -> None:
         ([plain("logits"), plain("cls"), LABELS], True),
         ([following(4), LABELS], True),
         ([plain("mean"), following(4)], True),
-        ([plain("logits", "hidden")], False),
+        ([plain("logits", "hidden")], True),
+        ([plain("queries", "keys"), LABELS, plain("values")], True),
         ([plain("attention")], False),
-        ([plain(), LABELS, plain("hidden")], False),
+        ([plain(), LABELS, plain("hidden", "attention")], False),
         ([following(4, "logits", "cls")], False),
         ([following(4, "mean"), plain()], False),
+        ([following(4, "hidden"), plain()], False),
     ],
-    ids=range(9),
+    ids=range(11),
 )
-def test_banks_hold_logits_and_pooled_features_and_of_snapshots_logits(
+def test_banks_hold_all_but_attention_maps_and_of_snapshots_logits(
     phases: list[Phase], expected: bool
 ) -> None:
     assert can_bank(phases) is expected
