@@ -1,4 +1,4 @@
-"""The bar of a training, gone when it is over; nothing where there is no terminal."""
+"""The bar of a training, gone when it is over; a line now and then where there is no terminal."""
 
 from __future__ import annotations
 
