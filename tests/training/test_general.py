@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ from torch import nn
 from ilkd_bench.data import tasks
 from ilkd_bench.functional.losses import masked_mse
 from ilkd_bench.jobs import plan as planning
+from ilkd_bench.plumbing import terminal
+from ilkd_bench.plumbing.full_disk import NoSpace
 from ilkd_bench.settings import identity
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import general, train
@@ -301,6 +306,42 @@ def test_a_stage_whose_loss_is_not_finite_leaves_nothing(tmp_path: Path) -> None
     with pytest.raises(FloatingPointError, match=r"try a lower student\.general\.lr="):
         started(tmp_path, "student.general.lr=1e12")
     assert [p for p in (tmp_path / "cache/teachers").iterdir() if p.suffix != ".lock"] == []
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk_is_told_and_no_half_stage_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, written = torch.save, []
+
+    def save(content: Any, file: Any) -> None:
+        written.append(1)
+        if len(written) == 3:  # of the second stretch
+            file.write(b"a part")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(content, file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", save)
+        expected = r"no space left on the disk of .*/cache/teachers.*\(cache_dir=DIR\), then type"
+        with pytest.raises(NoSpace, match=expected):
+            started(tmp_path)
+    left = [path.name for path in (tmp_path / "cache/teachers").iterdir()]
+    assert [name for name in left if not name.endswith(".lock")] == []
+    _, facts = started(tmp_path)
+    assert facts["steps"] == 12
+
+
+def test_a_log_has_a_line_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(terminal, "NOW_AND_THEN", 0)
+    with caplog.at_level(logging.INFO):
+        started(tmp_path)
+    (texts,) = re.findall(r"saw \d+ rows of (\d+) texts", caplog.text)
+    assert f"reading the corpus: {int(texts):,}" in caplog.messages
+    told = [line for line in caplog.messages if line.startswith("general stage of tiny6_general:")]
+    assert told[0] == "general stage of tiny6_general: 0 of 12"
+    assert re.fullmatch(r".*: 12 of 12, about 0 s left, look 2/2, loss [\d.]+", told[-1])
 
 
 def demo_texts() -> set[tuple[str, ...]]:
