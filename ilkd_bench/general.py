@@ -10,6 +10,7 @@ if __name__ == "__main__":  # before what takes a while to import
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from ilkd_bench.jobs import plan
 from ilkd_bench.plumbing import command, processes
@@ -111,5 +112,14 @@ def _make(run: Run) -> None:
         except (BadInput, OSError, FloatingPointError) as error:
             command.complain(command.reason(error))
             sys.exit(2)
-    for name, value in (facts or {}).items():
-        command.say(f"{name:<9} {value:.4g}" if isinstance(value, float) else f"{name:<9} {value}")
+    for name, value in _told(run, facts or {}).items():
+        command.say(
+            f"{name:<12} {value:.4g}" if isinstance(value, float) else f"{name:<12} {value}"
+        )
+
+
+def _told(run: Run, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of a stage, in words for a person."""
+    place = {"folder": run.cache / "teachers" / facts.pop("key")}
+    names = {"began": "loss before", "ended": "loss after", "held_out": "held out"}
+    return place | {names.get(name, name): value for name, value in facts.items()}

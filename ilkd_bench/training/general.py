@@ -200,8 +200,8 @@ def _make(
     steps = math.ceil(wanted / stretches)
     phase = method.general(stretches)
     log.info(
-        "general stage of %s, once for all runs: %s teaches it on %d texts in %d steps of %d; it "
-        "goes on after a kill, from the last of every %d steps",
+        "general stage of %s, once for all runs: %s teaches it on %d texts in %d steps of %d "
+        "texts; what was done is kept every %d steps, in case it is killed",
         *(settings.name, general.teacher, len(splits["train"]), steps * stretches),
         *(general.batch_size, steps),
     )

@@ -15,6 +15,7 @@ import toys
 from safetensors.torch import load_file
 from torch import nn
 
+from ilkd_bench import general as verb
 from ilkd_bench.data import tasks
 from ilkd_bench.functional.losses import masked_mse
 from ilkd_bench.jobs import plan as planning
@@ -24,6 +25,7 @@ from ilkd_bench.settings import identity
 from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import general, train
 from ilkd_bench.training.inputs import build_student
+from ilkd_bench.training.module import DistillModule
 from ilkd_bench.types import BadInput, Clock, Incompatible, Rows
 
 STAGE = (
@@ -199,7 +201,7 @@ def test_what_a_stage_is_counts_for_the_run_and_for_its_own_name(tmp_path: Path)
 
 
 def test_what_is_typed_of_its_teacher_holds_for_the_stage_too(tmp_path: Path) -> None:
-    """And nothing else of a run's teacher: neither how it is fine-tuned, nor one of another name."""
+    """But not how the run's teacher is fine-tuned, and nothing of one of another name."""
 
     def stage_of(*words: str) -> tuple[str, Any]:
         run = toys.run("student=tiny6_general", f"cache_dir={tmp_path / 'cache'}", *words)
@@ -258,8 +260,6 @@ def test_a_stage_that_was_broken_off_goes_on_and_ends_bit_equal(
     real = general.fit
 
     def stopped(*args: Any, **more: Any) -> Any:
-        from ilkd_bench.training.module import DistillModule
-
         step = DistillModule.training_step
 
         def training_step(self: Any, batch: Any, number: int) -> Any:
@@ -282,6 +282,34 @@ def test_a_stage_that_was_broken_off_goes_on_and_ends_bit_equal(
     }
     one, other = (folder_of(tmp_path / name) / "model.safetensors" for name in ("whole", "stopped"))
     assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.runs
+def test_the_verb_goes_on_and_tells_what_there_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = DistillModule.training_step
+
+    def stopped(self: Any, batch: Any, number: int) -> Any:
+        if self.global_step == 9:
+            raise KeyboardInterrupt
+        return real(self, batch, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DistillModule, "training_step", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            started(tmp_path)
+    words = toys.small(tmp_path, *STAGE)
+    assert verb.main(words) == 0
+    said = capfd.readouterr()
+    assert "general stage of tiny6_general: goes on after step 6 of 12\n" in said.err
+    told = dict(re.split(" {2,}", line, maxsplit=1) for line in said.out.splitlines())
+    assert told["folder"] == str(folder_of(tmp_path))
+    assert float(told["loss after"]) < float(told["loss before"])
+    assert told["steps"] == "12" and told["held out"] == "20"
+    assert verb.main(words) == 0
+    again = capfd.readouterr()
+    assert again.out == said.out and again.err == "", "it is there"
 
 
 def test_a_damaged_stage_is_made_again(tmp_path: Path) -> None:

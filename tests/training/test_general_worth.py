@@ -19,6 +19,7 @@ import torch
 from scipy.stats import ttest_1samp
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from transformers import BertForMaskedLM
 
 from ilkd_bench.data import grammar
 from ilkd_bench.functional.schedules import linear_warmup
@@ -39,7 +40,7 @@ TINY12: dict[str, Any] = {
 
 
 def sentences(count: int, seed: int) -> list[list[str]]:
-    """Texts and pairs such as the training rows have, none of which begins a row of other splits."""
+    """Texts and pairs like those of the training rows; no row of another split begins like one."""
     draw, texts = random.Random(seed), []
     while len(texts) < count:
         write, kinds, _ = grammar._TASKS[grammar.TASKS[len(texts) % len(grammar.TASKS)]]
@@ -51,10 +52,8 @@ def sentences(count: int, seed: int) -> list[list[str]]:
 
 def pretrain(folder: Path) -> None:
     """Save a tiny12 that has learned to predict hidden words, in plain torch."""
+    model = build.tiny(labels=None, seed=0, **TINY12)
     with build.seeded(0):
-        model = build.tiny(labels=None, seed=0, **TINY12)
-        from transformers import BertForMaskedLM
-
         hf: Any = BertForMaskedLM(model.hf.config)
         hf.bert.load_state_dict(model.hf.bert.state_dict(), strict=False)  # but for the pooler
     tokenizer = model.tokenizer
@@ -65,11 +64,8 @@ def pretrain(folder: Path) -> None:
         factor = linear_warmup(step, steps=STEPS, warmup=STEPS // 10)
         optimiser.param_groups[0]["lr"] = 1e-3 * factor
         start = BATCH * int(torch.randint(len(texts) // BATCH, (), generator=draw))
-        batch = tokenizer(
-            [" [SEP] ".join(text) for text in texts[start : start + BATCH]],
-            padding=True,
-            return_tensors="pt",
-        )
+        rows = [tokenizer(*text) for text in texts[start : start + BATCH]]
+        batch = tokenizer.pad(rows, return_tensors="pt")
         loss = hidden_words(hf, batch, tokenizer, draw)
         optimiser.zero_grad()
         loss.backward()
