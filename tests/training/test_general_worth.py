@@ -130,13 +130,11 @@ def test_a_student_of_the_general_stage_beats_the_cut_one_on_pairs(
             facts = measured["teacher"].get("general")
         return np.array(values), facts
 
-    gains = []
     for task in ("demo_paraphrase", "demo_similarity"):
         without, _ = scores(task, cut)
         with_stage, facts = scores(task, distilled)
         print(task, without.round(3), with_stage.round(3), facts)
         assert facts["ended"] < facts["began"] / 4, "it comes closer"
-        assert with_stage.mean() > without.mean() + 0.03, task
-        gains.append(with_stage - without)
-    beyond_chance = ttest_1samp(np.concatenate(gains), 0, alternative="greater")
-    assert beyond_chance.pvalue < 0.01, gains
+        gains = with_stage - without
+        assert gains.mean() > 0.05 and (gains > 0).sum() >= 4, (task, gains)
+        assert ttest_1samp(gains, 0, alternative="greater").pvalue < 0.05, (task, gains)
