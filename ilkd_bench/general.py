@@ -10,12 +10,13 @@ if __name__ == "__main__":  # before what takes a while to import
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from ilkd_bench.jobs import plan
 from ilkd_bench.plumbing import command, processes
 from ilkd_bench.plumbing.interrupts import exit_code, not_lost
 from ilkd_bench.plumbing.logs import hush, terminal_lines
-from ilkd_bench.settings import plugins
+from ilkd_bench.settings import groups, plugins
 from ilkd_bench.settings.run import Run
 from ilkd_bench.types import BadInput
 
@@ -47,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
         BadInput: the student has no general stage, or a setting is wrong.
     """
     settings = _parser().parse_args(argv).settings
-    jobs = plan.plan(settings)
+    jobs = plan.plan(_with_its_teacher(settings))
     if len(jobs) != 1:
         raise BadInput(f"{len(jobs)} students were asked for: a stage is made for one at a time")
     run = jobs[0].run
@@ -56,6 +57,7 @@ def main(argv: Sequence[str]) -> int:
             f"student={run.student.name} has no general stage; e.g. "
             f"{command.line('general', *EXAMPLE)}"
         )
+    _require_its_teacher(run)
     try:
         code = processes.alone(_make, run)
     except KeyboardInterrupt as interrupt:
@@ -65,6 +67,32 @@ def main(argv: Sequence[str]) -> int:
         command.complain(processes.cause(code))
         return 1
     return code
+
+
+def _with_its_teacher(words: Sequence[str]) -> list[str]:
+    """Return words that name the stage's own teacher where none is named: `teacher.path` is its."""
+    plan.use_plugins(words)
+    typed = {key: value for key, _, value in (word.partition("=") for word in words)}
+    general = groups.defaults("student", typed.get("student", "")).get("general") or {}
+    name = typed.get("student.general.teacher", general.get("teacher"))
+    if "teacher" in typed or name not in groups.names("teacher"):
+        return list(words)
+    return [f"teacher={name}", *words]
+
+
+def _require_its_teacher(run: Run) -> None:
+    """Refuse a teacher that has no part in the stage.
+
+    Raises:
+        BadInput: there is one.
+    """
+    general = run.student.general
+    if general is not None and run.teacher.name != general.teacher:
+        raise BadInput(
+            f"teacher={run.teacher.name} has no part in this stage: student={run.student.name} is "
+            f"taught by {general.teacher}. Leave the word out, or type student.general.teacher="
+            f"{run.teacher.name} too"
+        )
 
 
 def _make(run: Run) -> None:
@@ -84,5 +112,14 @@ def _make(run: Run) -> None:
         except (BadInput, OSError, FloatingPointError) as error:
             command.complain(command.reason(error))
             sys.exit(2)
-    for name, value in (facts or {}).items():
-        command.say(f"{name:<9} {value:.4g}" if isinstance(value, float) else f"{name:<9} {value}")
+    for name, value in _told(run, facts or {}).items():
+        command.say(
+            f"{name:<12} {value:.4g}" if isinstance(value, float) else f"{name:<12} {value}"
+        )
+
+
+def _told(run: Run, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of a stage, in words for a person."""
+    place = {"folder": run.cache / "teachers" / facts.pop("key")}
+    names = {"began": "loss before", "ended": "loss after", "held_out": "held out"}
+    return place | {names.get(name, name): value for name, value in facts.items()}

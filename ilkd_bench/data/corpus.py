@@ -86,15 +86,19 @@ def files(folder: Path) -> list[Path]:
     """Return the text files of a folder and the folders in it.
 
     Raises:
-        BadInput: it is no folder, or has none.
+        BadInput: it is no folder, or has none, or something else of such a name.
     """
     if not folder.is_dir():
         raise BadInput(f"student.general.corpus.folder={folder} is no folder")
-    found = sorted(path for suffix in SUFFIXES for path in folder.rglob(f"*{suffix}"))
+    named = (path for suffix in SUFFIXES for path in folder.rglob(f"*{suffix}"))
+    found = sorted(path for path in named if not path.is_dir())
     if not found:
         raise BadInput(
             f"student.general.corpus.folder={folder}: there is no *.txt and no *.jsonl in it"
         )
+    strange = [path for path in found if not path.is_file()]
+    if strange:
+        raise BadInput(f"{strange[0]} is no file that can be read, or a link to none: remove it")
     return found
 
 
@@ -161,12 +165,20 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                yield number, line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").decode()
+                text = line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").decode()
             except UnicodeDecodeError as error:
+                utf16 = number == 1 and line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
                 raise BadInput(
                     f"{path} cannot be read: line {number} is not UTF-8 (byte "
-                    f"{line[error.start]:#04x}). Convert the file, e.g. with iconv -t UTF-8"
+                    f"{line[error.start]:#04x}). Convert the file, perhaps with: iconv -f "
+                    f"{'UTF-16' if utf16 else 'LATIN1'} -t UTF-8"
                 ) from error
+            if "\0" in text:
+                raise BadInput(
+                    f"{path} cannot be read: line {number} has a NUL byte: it is damaged, or not "
+                    "UTF-8"
+                )
+            yield number, text
 
 
 def _of_rows(

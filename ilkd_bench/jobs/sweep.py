@@ -19,7 +19,7 @@ from ilkd_bench.plumbing.command import line, reason, say
 from ilkd_bench.plumbing.cores import runs_at_once
 from ilkd_bench.plumbing.hardware import has_gpu
 from ilkd_bench.plumbing.logs import terminal_lines
-from ilkd_bench.plumbing.terminal import track
+from ilkd_bench.plumbing.terminal import duration, track
 from ilkd_bench.records import retention
 from ilkd_bench.records.cells import cell
 from ilkd_bench.records.read import read_record
@@ -136,14 +136,6 @@ class Sweep:
             mean = sum(self._seconds) / len(self._seconds)
             counts.append(f"about {duration(remaining * mean / self._most)}")
         return ", ".join(counts)
-
-
-def duration(seconds: float) -> str:
-    """Return a time span for a person."""
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def announce(jobs: Sequence[Job], parameters: int = 0) -> int:

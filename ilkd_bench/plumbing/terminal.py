@@ -1,4 +1,4 @@
-"""The terminal that bars and log lines share.
+"""The terminal that bars and log lines share; in a file a line now and then stands for a bar.
 
 A process that runs beside others sends both to the one that started them (`board`).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
@@ -16,6 +17,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
@@ -23,6 +25,11 @@ from rich.progress import (
 from rich.text import Text
 
 from ilkd_bench.plumbing.text import block
+
+log = logging.getLogger(__name__)
+
+NOW_AND_THEN = 60.0
+"""Seconds between two lines that tell how far something is where no bar can be shown."""
 
 
 class Terminal(Console):
@@ -64,7 +71,7 @@ class SizedIterable(Sized, Iterable[Item], Protocol[Item]):
 
 
 class Bars(Progress):
-    """Our columns, below the heading.
+    """Our columns, below the heading. Without a terminal, a line every minute.
 
     Args:
         by_hand: shown anew only when that is asked for.
@@ -82,6 +89,7 @@ class Bars(Progress):
             auto_refresh=not by_hand,
             disable=elsewhere is not None or not console.is_terminal,
         )
+        self._next = time.monotonic() + NOW_AND_THEN
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
         """Move a bar on."""
@@ -100,7 +108,12 @@ class Bars(Progress):
             elsewhere.no_bar()
 
     def _tell(self) -> None:
-        if elsewhere is not None and console.is_terminal:
+        """Tell of what the terminal of this process does not show."""
+        if not console.is_terminal:
+            if time.monotonic() >= self._next:
+                self._next = time.monotonic() + NOW_AND_THEN
+                log.info("%s", _line(self.tasks[-1]))
+        elif elsewhere is not None:
             task = self.tasks[-1]
             elsewhere.bar(task.description, task.completed, task.total, task.fields["state"])
 
@@ -109,6 +122,25 @@ class Bars(Progress):
         if heading:
             yield Text(heading, style="dim")
         yield from super().get_renderables()
+
+
+def _line(task: Task) -> str:
+    """Return in words what a bar shows."""
+    done = f"{task.completed:,.0f}"
+    if task.total is not None:
+        done += f" of {task.total:,.0f}"
+    left = task.time_remaining
+    time_left = "" if left is None else f"about {duration(left)} left"
+    parts = (done, time_left, task.fields["state"])
+    return f"{task.description}: {', '.join(part for part in parts if part)}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time span for a person."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def track(items: SizedIterable[Item], title: str) -> Iterator[Item]:

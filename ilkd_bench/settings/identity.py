@@ -168,10 +168,10 @@ def _student(settings: StudentSettings, run: Run, hash_of: FileHash) -> dict[str
     student = _model("student", plain, run.cache, hash_of)
     if general is None:
         return student
-    teacher = {k: v for k, v in general.group("teacher").items() if k not in TRAINING}
+    before = run.taught_before(general).model_dump(by_alias=True, exclude=set(TRAINING))
     corpus = general.corpus.corpus(run.data_dir).fingerprint(run.cache, hash_of)
     stage = general.model_dump() | {
-        "teacher": _model("teacher", teacher, run.cache, hash_of),
+        "teacher": _model("teacher", before, run.cache, hash_of),
         "method": _essential("method", general.group("method") | {"weights": general.weights}),
         "corpus": corpus,
     }

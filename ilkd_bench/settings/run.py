@@ -305,6 +305,19 @@ class Run(Science):
         """Whether only a part of the rows is used."""
         return self.limit_train is not None or self.limit_eval is not None
 
+    def taught_before(self, general: GeneralSettings) -> TeacherSettings:
+        """Return who teaches a general stage: the run's teacher where it is of that name.
+
+        So what is typed of that, such as `teacher.path`, holds for both. Another one is as its
+        YAML has it.
+
+        Raises:
+            BadInput: there is none of this name.
+        """
+        if general.teacher == self.teacher.name:
+            return self.teacher
+        return TeacherSettings(**general.group("teacher"))
+
     def other_student(self, name: str) -> StudentSettings:
         """Return the settings of a student that is not the run's: an assistant.
 

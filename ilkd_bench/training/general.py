@@ -92,17 +92,17 @@ def _load(student: Model, path: Path) -> None:
 
 
 def parts(
-    settings: StudentSettings, general: GeneralSettings, cache_dir: Path
+    settings: StudentSettings, general: GeneralSettings, run: Run
 ) -> tuple[Model, LiveTeacher, Method, dict[str, float]]:
     """Return student and teacher before the stage, and the method with its weights.
 
     Raises:
         BadInput: they do not go together.
     """
-    student: Model = settings.build_model(cache_dir, labels=None, seed=general.seed)
-    chosen = TeacherSettings(**general.group("teacher"))
+    student: Model = settings.build_model(run.cache, labels=None, seed=general.seed)
+    chosen = run.taught_before(general)
     teacher = LiveTeacher(
-        chosen.build_model(cache_dir, labels=None, seed=general.seed), name=chosen.name
+        chosen.build_model(run.cache, labels=None, seed=general.seed), name=chosen.name
     )
     method_settings = MethodSettings(**general.group("method") | {"weights": general.weights})
     with seeded(general.seed):
@@ -164,7 +164,7 @@ def check(run: Run) -> None:
     if run.student.general is None:
         return
     with torch.device("meta"):
-        parts(run.student, run.student.general, run.cache)
+        parts(run.student, run.student.general, run)
     source = run.student.general.corpus.corpus(run.data_dir)
     _require_texts(next(corpus.batched(source.texts(), FEWEST), []))
 
@@ -184,7 +184,7 @@ def _make(
     settings: StudentSettings, general: GeneralSettings, run: Run, aside: Path, snapshots: bool
 ) -> dict[str, Any]:
     """Train the student into a folder and return what is known of it."""
-    student, teacher, method, weights = parts(settings, general, run.cache)
+    student, teacher, method, weights = parts(settings, general, run)
     _without_dropout(student)
     encoded, pairs = encode_corpus(
         general.corpus.corpus(run.data_dir),
@@ -200,8 +200,8 @@ def _make(
     steps = math.ceil(wanted / stretches)
     phase = method.general(stretches)
     log.info(
-        "general stage of %s, once for all runs: %s teaches it on %d texts in %d steps of %d; it "
-        "goes on after a kill, from the last of every %d steps",
+        "general stage of %s, once for all runs: %s teaches it on %d texts in %d steps of %d "
+        "texts; what was done is kept every %d steps, in case it is killed",
         *(settings.name, general.teacher, len(splits["train"]), steps * stretches),
         *(general.batch_size, steps),
     )

@@ -1,7 +1,8 @@
-"""The bar of a training, gone when it is over; nothing where there is no terminal."""
+"""The bar of a training, gone when it is over; a line now and then where there is no terminal."""
 
 from __future__ import annotations
 
+import logging
 from types import TracebackType
 from typing import Any
 
@@ -9,12 +10,15 @@ import pytorch_lightning as pl
 
 from ilkd_bench.plumbing.terminal import Bars
 
+log = logging.getLogger(__name__)
+
 
 class Bar(pl.Callback):
     """Show the title, the steps, the epoch and the last dev score."""
 
     def __init__(self, title: str, epochs: int) -> None:
-        self._epochs = epochs
+        self._title, self._epochs = title, epochs
+        self._begun = False
         self._progress = Bars()
         self._task = self._progress.add_task(title, total=None, state="")
 
@@ -34,6 +38,9 @@ class Bar(pl.Callback):
         """Set the length once the loader's is known; what a resumed training did is behind it."""
         steps = trainer.num_training_batches
         total, done = self._epochs * steps, (module.first_epoch + module.current_epoch) * steps
+        if done and not self._begun:
+            log.info("%s: goes on after step %d of %d", self._title, done, total)
+        self._begun = True
         self._progress.update(self._task, total=total, completed=done)
 
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ilkd_bench.data import grammar, tasks
+from ilkd_bench.data import grammar, tasks, token_stream
 from ilkd_bench.data.batches import EpochBatches, PlainText, batch_order
-from ilkd_bench.data.corpus import LONGEST, Corpus, batched
-from ilkd_bench.data.token_stream import encode_corpus
+from ilkd_bench.data.corpus import LONGEST, Corpus, batched, files
+from ilkd_bench.data.token_stream import AT_ONCE, encode_corpus
 from ilkd_bench.models.build import word_tokenizer
 from ilkd_bench.plumbing.files import file_hash
+from ilkd_bench.plumbing.full_disk import NoSpace
 from ilkd_bench.settings.general import _task
 from ilkd_bench.types import BadInput
 
@@ -57,7 +60,10 @@ def test_files_lie_at_any_depth_and_are_read_in_the_order_of_their_names(tmp_pat
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.txt", b"fine\ncaf\xe9\n", "line 2 is not UTF-8"),
+        ("a.txt", b"fine\ncaf\xe9\n", r"line 2 is not UTF-8 \(byte 0xe9\).* iconv -f LATIN1"),
+        ("a.txt", "One. Two.\n".encode("utf-16"), r"line 1 is not UTF-8 .* iconv -f UTF-16"),
+        ("a.txt", "One. Two.\n".encode("utf-16-le"), "line 1 has a NUL byte"),
+        ("a.jsonl", '{"text": "x"}\n'.encode("utf-16"), r"line 1 is not UTF-8 .* iconv -f UTF-16"),
         ("a.jsonl", b'{"text": "x"}\n{"text": \n', "line 2 is no JSON object"),
         ("a.jsonl", b'{"other": "x"}\n', "line 1: there is no text in column text"),
         ("a.jsonl", b'{"text": 3}\n', "line 1: there is no text in column text"),
@@ -78,9 +84,48 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
         list(corpus(folder=tmp_path / "nowhere").texts())
 
 
+def test_a_folder_is_none_of_its_files_whatever_its_name(tmp_path: Path) -> None:
+    (tmp_path / "b.txt").mkdir()
+    (tmp_path / "b.txt" / "c.txt").write_text("C")
+    assert texts(tmp_path, "a.txt", "A") == [("A",), ("C",)]
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    """Reading a pipe would wait for ever."""
+    (tmp_path / "a.txt").write_text("A")
+    os.mkfifo(tmp_path / "b.jsonl")
+    with pytest.raises(BadInput, match=r"b\.jsonl is no file that can be read"):
+        files(tmp_path)
+    (tmp_path / "b.jsonl").unlink()
+    (tmp_path / "c.txt").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(BadInput, match=r"c\.txt is no file that can be read"):
+        files(tmp_path)
+
+
+def test_a_file_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path, *args: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    (tmp_path / "a.txt").write_text("A")
+    monkeypatch.setattr(Path, "open", denied)  # root may read anything
+    with pytest.raises(BadInput, match=r"a\.txt cannot be read: Permission denied"):
+        list(corpus(folder=tmp_path).texts())
+
+
 def test_a_line_of_ten_megabytes_is_cut(tmp_path: Path) -> None:
     (found,) = texts(tmp_path, "a.txt", "x" * 10_000_000)
     assert found == ("x" * LONGEST,)
+    (tmp_path / "a.txt").unlink()
+    (found,) = texts(tmp_path, "a.jsonl", json.dumps({"text": "y" * 10_000_000}))
+    assert found == ("y" * LONGEST,)
+
+
+def test_a_line_of_many_sentences_is_read_as_a_whole(tmp_path: Path) -> None:
+    many = 100_000
+    found = texts(tmp_path, "a.txt", "One two. " * many)
+    assert found == [("One two.",)] * many + [("One two.", "One two.")] * (many - 1)
 
 
 def test_training_rows_once_and_nothing_of_the_other_splits(tmp_path: Path) -> None:
@@ -160,6 +205,47 @@ def test_token_numbers_are_those_of_the_tokenizer_and_stay_on_the_disk(tmp_path:
     ids.write_bytes(content)
     repaired, _ = encode()
     assert np.array_equal(repaired.offsets, encoded.offsets)
+
+
+@pytest.mark.parametrize("step", ["appending", "giving a header"])
+def test_a_full_disk_while_tokenising_is_told_and_leaves_nothing(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def encode() -> int:
+        encoded, _ = encode_corpus(
+            corpus(folder=tmp_path / "texts"),
+            word_tokenizer(["one"], 128),
+            about="x",
+            max_length=7,
+            cache_dir=tmp_path / "cache",
+        )
+        return len(encoded.lengths)
+
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/a.txt").write_text("one.\n" * 2 * AT_ONCE)
+    with monkeypatch.context() as patch:
+        if step == "appending":  # the second lot; what is written first is there already
+            lots: list[int] = []
+            real = token_stream._append
+
+            def append(*args: Any) -> None:
+                lots.append(len(args[1]))
+                if len(lots) == 2:
+                    full()
+                real(*args)
+
+            patch.setattr(token_stream, "_append", append)
+        else:
+            patch.setattr(token_stream.shutil, "copyfileobj", full)
+        expected = r"no space left on the disk of .*give a larger disk \(cache_dir=DIR\), then type"
+        with pytest.raises(NoSpace, match=expected):
+            encode()
+    left = [path.name for path in (tmp_path / "cache/tokens").iterdir()]
+    assert [name for name in left if not name.endswith(".lock")] == []
+    assert encode() == 2 * AT_ONCE
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:

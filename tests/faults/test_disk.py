@@ -113,6 +113,28 @@ def test_a_disk_that_fills_up_between_files_is_survived(tmp_path: Path, disk: Di
     assert set(states(tmp_path).values()) == {"done"} and len(states(tmp_path)) == 6
 
 
+def test_a_general_stage_on_a_full_disk_is_told_and_made_whole_with_room(
+    tmp_path: Path, disk: Disk
+) -> None:
+    """First there is no room for the tokens of its corpus, then none for its checkpoint."""
+    words = ("student=tiny6_general", "student.general.limit_steps=4", "precision=32-true")
+    command = (sys.executable, "-m", "ilkd_bench.general", *words, f"cache_dir={disk.folder}")
+    stage = Stage(tmp_path, {})
+    disk.mount("size=64k")
+    for size, made in (("64k", 0), ("1500k", 1), ("64m", 1)):
+        disk.resize(f"size={size}")
+        said = driving.said(stage.start_program(*command))
+        assert len(list((disk.folder / "tokens").glob("*/meta.json"))) == made, size
+        stages = [path for path in (disk.folder / "teachers").iterdir() if path.suffix != ".lock"]
+        if size == "64m":
+            assert said["code"] == 0 and len(stages) == 1, said
+        else:
+            assert said["code"] == 2 and "Traceback" not in said["err"], said
+            (line,) = (line for line in said["err"].splitlines() if "no space left" in line)
+            assert f"on the disk of {disk.folder}" in line and "(cache_dir=DIR)" in line
+            assert stages == [], "no half of it"
+
+
 def test_workers_do_without_shared_memory(undisturbed: Path, tmp_path: Path) -> None:
     """A full /dev/shm stops workers that send tensors, without a word, for ever."""
     shutil.copytree(undisturbed / "cache", tmp_path / "cache")

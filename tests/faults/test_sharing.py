@@ -62,6 +62,7 @@ STAGE = (
     "student.general.batch_size=16",
     "student.general.every=2",
     "student.general.limit_steps=6",
+    "teacher.layers=4",
 )
 
 
@@ -73,7 +74,8 @@ def stages(root: Path) -> bytes:
 
 def test_a_general_stage_is_made_once_and_goes_on_after_kills(tmp_path: Path) -> None:
     """By two sweeps at once, killed in its second stretch and while its checkpoint is written."""
-    words = ("-m", *(word for word in REAL if word != "student.teacher_layers=null"), *STAGE)
+    real = (word for word in REAL if word != "student.teacher_layers=null")
+    words: tuple[str, ...] = ("-m", *toys.last(*real, *STAGE))
     words += ("cache_dir=cache", "method=vanilla", "seed=0,1")
     plain = Stage(tmp_path / "plain")
     assert plain.run(*words)["code"] == 0

@@ -206,23 +206,6 @@ def test_nothing_is_announced_for_one_run_or_where_all_is_done(
     assert told(words, 1, monkeypatch, capfd) == ""
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (29.4, "29 s"),
-        (31, "1 min"),
-        (89, "1 min"),
-        (3600, "60 min"),
-        (7140, "119 min"),
-        (7200, "2 h 0 min"),
-        (7260 + 3600, "3 h 1 min"),
-    ],
-)
-def test_a_duration_is_for_a_person(seconds: float, text: str) -> None:
-    assert sweep.duration(seconds) == text
-
-
 def test_the_line_tells_how_far_the_sweep_is(tmp_path: Path) -> None:
     planned = plan.plan(["-m", *toys.small(tmp_path, "method=pkd", "seed=range(5)")])
     swept = Sweep(planned)

