@@ -224,6 +224,21 @@ def test_rail_reads_the_layers_drawn_for_seed_and_epoch(name: str, seed: int, ep
     assert moved == oracle.random_sorted(6, 3, seed, epoch)
 
 
+@pytest.mark.parametrize(("layers", "same"), [(2, True), (3, False)])
+def test_rail_l_and_rail_c_are_one_where_one_layer_is_compared(layers: int, same: bool) -> None:
+    student, teacher = toys.spec(layers), toys.spec(6, 6)
+    generator = torch.Generator().manual_seed(1)
+    s, t = toys.raw(student, generator), toys.raw(teacher, generator)
+    terms = []
+    for name in ("rail_l", "rail_c"):
+        torch.manual_seed(0)  # of the maps
+        method = toys.method(name, student, teacher)
+        phase = method.phases(1)[0]
+        shows = s.outputs(phase.needs), t.outputs(phase.needs)
+        terms.append(method.loss(*shows, toys.batch(4, 3), toys.clock(phase))["rail"].item())
+    assert (terms[0] == pytest.approx(terms[1], rel=1e-5)) == same
+
+
 def test_unequal_widths_are_mapped_to_128_and_equal_ones_not_at_all() -> None:
     for name in ("pkd", "pkd_last", "alp"):
         assert not list(toys.method(name, toys.spec(2, 4), toys.spec(4, 4)).parameters())
