@@ -33,10 +33,6 @@ def check(*words: str) -> None:
         (["precision=16-mixed", "trainer.accelerator=cpu"], "16-mixed needs a GPU"),
         (["method=vanilla", "method.temperature=0"], "method.temperature=0: allowed is"),
         (["method=pro_kd", "epochs=1"], "two phases and needs at least 2 epochs"),
-        (
-            ["method=minilm", "bank=on"],
-            "bank=on: method=minilm needs keys, logits, queries, values",
-        ),
         (["method=minilm", "compile=true"], "compile=true: method=minilm needs keys"),
         (["student.teacher_layers=[1,2]"], "the student has 6 layers"),
         (["student.teacher_layers=[1,2,3,4,5,13]"], "allowed are distinct numbers from 1 to 12"),
