@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ilkd_bench.settings.run import MethodSettings
 from ilkd_bench.teachers.banked import banked, can_bank
 from ilkd_bench.teachers.finetuned import save_weights
 from ilkd_bench.teachers.live import LiveTeacher
+from ilkd_bench.training.loop import only_words_of
 from ilkd_bench.training.module import both_outputs, weighted_sum
 from ilkd_bench.types import Clock, Incompatible
 
@@ -52,38 +54,41 @@ def _task(
     save_weights(teacher, snapshot)
     rows = split(task, 3200, teacher, data_dir, folder)
     live = LiveTeacher(teacher, snapshots=[snapshot])
-    works, kinds = {}, {}
+    works, kinds, as_in_fit = {}, {}, ExitStack()
     for method in METHODS:
+        own = copy.deepcopy(student)
+        as_in_fit.enter_context(only_words_of(own, {"train": rows, "dev": rows}))
         try:
-            works[method], kinds[method] = _step(method, live, student, rows, folder, device)
+            works[method], kinds[method] = _step(method, live, own, rows, folder, device)
         except Incompatible:
             continue
     order = batch_order(rows.lengths, 32, seed=0, epoch=0)[:steps]
     batches = [to_device(rows[chosen], device) for chosen in order]
     for work in works.values():
         work(batches[0])
-    return [
-        {
-            "task": name,
-            "method": method,
-            "teacher": kinds[method],
-            "batch": number,
-            "repetition": repetition,
-            "tokens": batch["student"]["input_ids"].numel(),
-            "seconds": seconds(lambda m=method, b=batch: works[m](b), device),
-        }
-        for repetition in range(repetitions)
-        for number, batch in enumerate(batches)
-        for method in rotated(list(works), number + repetition)
-    ]
+    with as_in_fit:
+        return [
+            {
+                "task": name,
+                "method": method,
+                "teacher": kinds[method],
+                "batch": number,
+                "repetition": repetition,
+                "tokens": batch["student"]["input_ids"].numel(),
+                "seconds": seconds(lambda m=method, b=batch: works[m](b), device),
+            }
+            for repetition in range(repetitions)
+            for number, batch in enumerate(batches)
+            for method in rotated(list(works), number + repetition)
+        ]
 
 
 def _step(
-    name: str, live: LiveTeacher, plain: Model, rows: Any, folder: Path, device: torch.device
+    name: str, live: LiveTeacher, student: Model, rows: Any, folder: Path, device: torch.device
 ) -> tuple[Callable[[dict[str, Any]], None], str]:
-    """Return a whole training step of a method, with a student and an optimiser of its own."""
+    """Return a whole training step of a method, with an optimiser of its own."""
     about = MethodSettings(**config(*PAIR, f"method={name}")["method"])
-    student = copy.deepcopy(plain).train().to(device)
+    student.train().to(device)
     method: Method = about.build(student=student.spec, teacher=live.spec)
     method.prepare(rows.labels, rows.index)
     method.to(device)

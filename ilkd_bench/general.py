@@ -108,11 +108,11 @@ def _make(run: Run) -> None:
             with not_lost():
                 require_unchanged(run)
                 general.check(run)
-                facts = general.start(build_student(run), run)
+                facts: Any = general.start(build_student(run), run)  # this one has a stage
         except (BadInput, OSError, FloatingPointError) as error:
             command.complain(command.reason(error))
             sys.exit(2)
-    for name, value in _told(run, facts or {}).items():
+    for name, value in _told(run, facts).items():
         command.say(
             f"{name:<12} {value:.4g}" if isinstance(value, float) else f"{name:<12} {value}"
         )
@@ -120,6 +120,6 @@ def _make(run: Run) -> None:
 
 def _told(run: Run, facts: dict[str, Any]) -> dict[str, Any]:
     """Return what is known of a stage, in words for a person."""
-    place = {"folder": run.cache / "teachers" / facts.pop("key")}
+    place = {"folder": run.cache / "teachers" / facts["key"]}
     names = {"began": "loss before", "ended": "loss after", "held_out": "held out"}
-    return place | {names.get(name, name): value for name, value in facts.items()}
+    return place | {names.get(name, name): facts[name] for name in facts if name != "key"}

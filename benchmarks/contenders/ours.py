@@ -7,7 +7,9 @@ rows are put together (`length` or `random`), `padding` how far they are padded 
 
 from __future__ import annotations
 
+import atexit
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,8 +128,9 @@ def build(job: Job, rows: list[Row]) -> Train:
     )
 
     splits = {"train": split, "dev": dev}
-    # As `fit` does around all epochs; the process ends with them.
-    only_words_of(student, splits, settings).__enter__()
+    as_in_fit = ExitStack()  # which is around all epochs; the process ends with them
+    as_in_fit.enter_context(only_words_of(student, splits))
+    atexit.register(as_in_fit.close)
 
     def train(steps: int | None) -> list[float]:
         module = Onward(

@@ -51,7 +51,7 @@ class Split(Dataset):
     @property
     def words(self) -> np.ndarray | None:
         """The tokens that the student may meet, each once; None: any of its vocabulary."""
-        return np.unique(self.student.ids)
+        return np.unique(np.append(self.student.ids, self.student.pad_id))
 
 
 class PlainText(Split):

@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from ilkd_bench.functional.losses import full
+
 GRAIN = 2**16
 """A weight is dropped with a probability that is a multiple of 1 / `GRAIN`, the nearest to `p`."""
 
@@ -41,6 +43,8 @@ def attention(
 ) -> Tensor:
     """Attend with dropout on the probabilities, as `scaled_dot_product_attention` does.
 
+    Like torch's kernel for this case it computes in float32 what is given in 16 bits.
+
     Args:
         query, key, value: [B, A, T, D].
         attn_mask: broadcasts to [B, A, T, T]; False hides, or a number to add.
@@ -48,13 +52,15 @@ def attention(
     Returns:
         [B, A, T, D].
     """
-    scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.transpose(-2, -1)
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        scores = scores.masked_fill_(~attn_mask, -math.inf)
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    weights = scores.softmax(-1)
-    return (weights * mask(weights, dropout_p)) @ value
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    with torch.autocast("cpu", enabled=False):
+        scores = (full(query) * scale) @ full(key).transpose(-2, -1)
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill_(~attn_mask, -math.inf)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        weights = scores.softmax(-1)
+        return ((weights * mask(weights, dropout_p)) @ full(value)).to(value.dtype)
 
 
 class FastMasks(TorchFunctionMode):

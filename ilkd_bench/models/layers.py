@@ -69,6 +69,16 @@ def watched(hf: PreTrainedModel, names: frozenset[str]) -> Iterator[dict[str, li
             hook.remove()
 
 
+def projection_width(hf: PreTrainedModel, name: str) -> int:
+    """Return how many numbers a token has in one of `PROJECTIONS`, over all heads.
+
+    Raises:
+        Incompatible: the layers have no such maps.
+    """
+    weight: Any = _projection(layers_of(hf)[0], name).weight
+    return int(weight.shape[0])
+
+
 def _projection(layer: Any, name: str) -> nn.Module:
     attention = getattr(layer, "attention", None)
     for word in ATTENTION:

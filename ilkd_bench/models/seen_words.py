@@ -29,12 +29,14 @@ class SeenWords(nn.Module):
     def __init__(self, table: nn.Embedding, words: Tensor) -> None:
         super().__init__()
         self._table = [table]  # in a list: it is no part of this module
-        self._words = words
-        self._place = torch.full((table.num_embeddings,), -1)  # a word without one is an IndexError
-        self._place[words] = torch.arange(len(words))
+        self._words = words.to(table.weight.device)
+        place = torch.full((table.num_embeddings,), -1)  # a word without one is an IndexError
+        place[words] = torch.arange(len(words))
+        self._place: Tensor
+        self.register_buffer("_place", place, persistent=False)
         pad = table.padding_idx
-        self._pad = None if pad is None else int(self._place[pad])
-        self.weight = nn.Parameter(torch.empty(len(words) + 1, table.embedding_dim))
+        self._pad = None if pad is None else int(place[pad])
+        self.weight = nn.Parameter(table.weight.new_empty(len(words) + 1, table.embedding_dim))
         self._take()
 
     def forward(self, input_ids: Tensor) -> Tensor:
@@ -49,8 +51,9 @@ class SeenWords(nn.Module):
     def settle(self) -> Tensor:
         """Bring the whole table up to date, and return it, [V, H]."""
         table = self._table[0].weight
-        table.mul_(self.weight[-1])
-        table[self._words] = self.weight[:-1]
+        trained = self.weight.to(table.device)
+        table.mul_(trained[-1])
+        table[self._words] = trained[:-1]
         self.weight[-1] = 1.0
         return table
 

@@ -17,6 +17,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +29,7 @@ from rich.filesize import decimal
 from ilkd_bench.plumbing import shared
 from ilkd_bench.plumbing.command import line
 from ilkd_bench.plumbing.files import content_hash, put_folder, seal, write_json
-from ilkd_bench.plumbing.full_disk import full_disk_told
+from ilkd_bench.plumbing.full_disk import NoSpace, full_disk_told
 from ilkd_bench.types import BadInput
 
 log = logging.getLogger(__name__)
@@ -162,8 +163,12 @@ class Draft:
             if not np.isfinite(converted).all():
                 shutil.rmtree(self._folder)
                 raise BadInput(not_finite(self._whose, name, values[name], dtype))
+            extents = self._extents(name, rows)
+            expected = (sum(end - first for first, end in extents), *self._shapes[name][0][1:])
+            if converted.shape != expected:
+                raise ValueError(f"{name}: {converted.shape} was given for {expected}")
             place = 0
-            for first, end in self._extents(name, rows):
+            for first, end in extents:
                 value = converted[place : place + end - first]
                 os.pwrite(file, value.data, start + first * width)
                 place += end - first
@@ -224,6 +229,22 @@ def size(shapes: Shapes) -> int:
 
 class NoRoom(BadInput):
     """The disk has no room for a bank."""
+
+
+@contextmanager
+def _room(draft: Path, share: float) -> Iterator[None]:
+    """Give a draft up that may only have a part of the disk, and finds it full.
+
+    Raises:
+        NoRoom: that is so.
+    """
+    try:
+        yield
+    except NoSpace as error:
+        if share == 1:
+            raise
+        shutil.rmtree(draft, ignore_errors=True)
+        raise NoRoom(str(error)) from error
 
 
 def obtain(
@@ -311,7 +332,7 @@ def _build(
             f"free{part}: remove old ones ({line('banks', 'prune', '--older-than', 'DAYS')}), "
             "give a larger disk (cache_dir=DIR), or run the teacher at every step (bank=off)"
         )
-    with full_disk_told(folder.parent, MORE_ROOM):
+    with _room(aside, share), full_disk_told(folder.parent, MORE_ROOM):
         draft = Draft(aside, shapes, whose=f"the teacher {about['teacher']}", offsets=offsets)
         try:
             if draft.done:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ilkd_bench.data.batches import Split, sorted_batches, to_device
+from ilkd_bench.models.layers import projection_width
 from ilkd_bench.plumbing.cores import all_cores
 from ilkd_bench.plumbing.files import digest
 from ilkd_bench.plumbing.shared import discard
@@ -89,7 +90,7 @@ class BankTeacher:
             LookupError: a row is not in the bank.
         """
         mask = batch["teacher"]["attention_mask"]
-        index = batch["index"].to(self._place.device, non_blocking=True)
+        index = batch["index"].to(self._place.device)  # to the CPU it is read at once
         place = self._place[index]
         if place.device.type == "cpu" and (place < 0).any():  # elsewhere the test would wait
             raise LookupError(f"rows {index[place < 0].tolist()} are not in the teacher's bank")
@@ -159,7 +160,13 @@ def banked(
         BadInput: features beyond the range of `dtype`.
     """
     offsets = split.teacher.offsets
-    tokens = Tokens(layers_of(phases, live.spec), live.spec, torch.from_numpy(offsets))
+    plain = [phase.needs for phase in phases if phase.teacher_at is None]
+    asked = frozenset().union(*plain)
+    widths = {
+        name: live.spec.width if name == "hidden" else projection_width(live.model.hf, name)
+        for name in asked & PER_TOKEN
+    }
+    tokens = Tokens(layers_of(phases, live.spec), live.spec, torch.from_numpy(offsets), widths)
 
     def bank(fields: frozenset[str], at: float | None = None) -> dict[str, np.ndarray]:
         def fill(draft: Draft) -> None:
@@ -194,8 +201,6 @@ def banked(
         key = digest([FORMAT, teacher, rows, kind])[:16]
         return cache_dir / "banks" / key
 
-    plain = [phase.needs for phase in phases if phase.teacher_at is None]
-    asked = frozenset().union(*plain)
     fields = asked | LOGITS if asked & PER_TOKEN else BANKED if asked - LOGITS else LOGITS
     moments = {
         snapshot_at(phase.teacher_at(epoch), len(live.snapshots)): phase.teacher_at(epoch)

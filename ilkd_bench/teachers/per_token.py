@@ -6,7 +6,7 @@ its padding anew: there stands the last token of the row, which no loss looks at
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -27,15 +27,17 @@ class Tokens:
         layers: which are kept; 0 is the embedding output, which has `hidden` only.
         spec: of the teacher.
         offsets: [N+1], the tokens of row i are there from `offsets[i]` up to `offsets[i + 1]`.
+        widths: of each field that is kept, H; that of queries and keys is not always the model's.
     """
 
     layers: tuple[int, ...]
     spec: Spec
     offsets: Tensor
+    widths: Mapping[str, int]
 
     def shape(self, name: str) -> tuple[int, int, int]:
         """Return the shape of a field's array, [tokens, K, H]."""
-        return int(self.offsets[-1]), len(self._numbers(name)), self.spec.width
+        return int(self.offsets[-1]), len(self._numbers(name)), self.widths[name]
 
     def end_to_end(self, outputs: Outputs, name: str) -> Tensor:
         """Return the real tokens of all rows of a batch, [tokens, K, H]."""
@@ -62,7 +64,7 @@ class Tokens:
             x = tokens[:, :, place]  # [B, T, H]
             if name != "hidden":
                 x = x.unflatten(-1, (self.spec.heads, -1)).transpose(1, 2)  # [B, A, T, D]
-            shown[number] = x.to(torch.float32, memory_format=torch.contiguous_format)
+            shown[number] = x.float().contiguous()
         return cast("tuple[Tensor, ...]", tuple(shown[_first(name) :]))
 
     def _numbers(self, name: str) -> list[int]:
@@ -76,7 +78,11 @@ def _first(name: str) -> int:
 
 
 def layers_of(phases: Iterable[Phase], teacher: Spec) -> tuple[int, ...]:
-    """Return the teacher's layers whose tokens some phases compare."""
+    """Return the teacher's layers whose tokens some phases compare.
+
+    Raises:
+        ValueError: a phase names one that the teacher does not have.
+    """
     everything = tuple(range(teacher.layers + 1))
     asked = {
         number
@@ -84,4 +90,8 @@ def layers_of(phases: Iterable[Phase], teacher: Spec) -> tuple[int, ...]:
         if phase.needs & PER_TOKEN
         for number in (everything if phase.teacher_layers is None else phase.teacher_layers)
     }
+    if not asked <= set(everything):
+        raise ValueError(
+            f"teacher_layers of a phase: {sorted(asked)} is beyond 0 to {teacher.layers}"
+        )
     return tuple(sorted(asked))

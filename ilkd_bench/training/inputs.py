@@ -271,7 +271,7 @@ def answering(
 ) -> Teacher:
     """Return who answers for the teacher on a split: its bank where that holds what is needed.
 
-    With `bank=auto` a bank of tokens is made only where it leaves most of the free disk to others.
+    With `bank=auto` a bank of tokens is made only where it takes at most half of the free disk.
 
     Raises:
         BadInput: see `banked`.

@@ -12,6 +12,7 @@ from closeness import close
 from families import FAMILIES, OTHERS, inputs, load, save
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import profile
 
 from ilkd_bench.models.dropout import FastMasks, attention, mask
@@ -73,6 +74,18 @@ def test_attention_without_dropout_is_that_of_torch(form: str, scale: float | No
     }[form]
     expected = F.scaled_dot_product_attention(*projections(), attn_mask=given, scale=scale)
     close(attention(*projections(), given, 0.0, scale=scale), expected)
+
+
+def test_attention_in_16_bits_is_as_exact_as_torchs() -> None:
+    """Its kernel for attention with dropout computes in float32 too."""
+    given = [x.bfloat16() * 3 for x in projections()]
+    exact = F.scaled_dot_product_attention(*(x.double() for x in given))
+    with sdpa_kernel(SDPBackend.MATH):
+        expected = F.scaled_dot_product_attention(*given)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attention(*given, None, 0.0)
+    assert found.dtype == torch.bfloat16
+    assert (found - exact).norm() < 1.1 * (expected - exact).norm()
 
 
 def test_attention_with_dropout_has_the_mean_of_that_without() -> None:

@@ -107,6 +107,14 @@ def test_frozen_embeddings_stay_as_they_are(frozen: bool) -> None:
         assert isinstance(model.hf.get_input_embeddings(), SeenWords) != frozen
 
 
+def test_the_type_of_the_weights_is_taken_over() -> None:
+    model = toys.model().to(torch.bfloat16)
+    before = weights(model)
+    with seen_words(model.hf, WORDS):
+        pass
+    assert all(torch.equal(value, before[name]) for name, value in weights(model).items())
+
+
 def test_the_mode_of_training_is_taken_over() -> None:
     model = toys.model().train()
     with seen_words(model.hf, WORDS):

@@ -20,8 +20,10 @@ import torch
 import toys
 from closeness import close
 from torch import Tensor
+from transformers import ConvBertConfig, ConvBertForSequenceClassification
 
 from ilkd_bench.data.batches import Split
+from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import digest
 from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers import bank as bank_files
@@ -188,6 +190,48 @@ def test_rows_fields_and_tokens_may_be_asked_for_at_once(tmp_path: Path) -> None
         found, expected = (x.outputs(batch, both.needs) for x in (bank, teacher))
         same(found, expected, both)
         close(found.mean, expected.mean)
+
+
+def test_queries_may_be_narrower_than_the_model(tmp_path: Path) -> None:
+    """ConvBERT's attention has half its width."""
+    config = ConvBertConfig(
+        vocab_size=len(toys.WORDS) + 5,
+        num_hidden_layers=2,
+        hidden_size=16,
+        embedding_size=16,
+        num_attention_heads=4,
+        intermediate_size=32,
+        max_position_embeddings=24,
+    )
+    hf = ConvBertForSequenceClassification(config).eval()
+    teacher, rows = LiveTeacher(Model(hf, toys.model().tokenizer)), split()
+    banked_one = build(teacher, rows, tmp_path, Phase("p", 1, frozenset({"queries", "keys"})))
+    batch = rows[np.array([0, 3])]
+    needs = frozenset({"queries", "keys"})
+    expected, found = (x.outputs(batch, needs) for x in (teacher, banked_one))
+    real = batch["teacher"]["attention_mask"].bool()
+    for name in needs:
+        for a, b in zip(getattr(expected, name), getattr(found, name), strict=True):
+            assert a.shape == b.shape
+            close(b.transpose(1, 2)[real], a.transpose(1, 2)[real])
+
+
+def test_what_does_not_fit_into_a_draft_is_an_error(tmp_path: Path) -> None:
+    draft = bank_files.Draft(tmp_path / "d", {"cls": ((3, 2), "float32")})
+    with pytest.raises(ValueError, match="cls"):
+        draft.write(np.array([0, 1]), {"cls": np.zeros((2, 1))})
+    with pytest.raises(ValueError, match="cls"):
+        draft.write(np.array([0, 1]), {"cls": np.zeros((3, 2))})
+    draft.close()
+
+
+@pytest.mark.parametrize("layers", [(-1,), (4,), (0, 9)])
+def test_a_layer_that_the_teacher_does_not_have_is_an_error(
+    layers: tuple[int, ...], tmp_path: Path
+) -> None:
+    phase = Phase("p", 1, frozenset({"hidden"}), teacher_layers=layers)
+    with pytest.raises(ValueError, match="teacher_layers of a phase"):
+        build(live(), split(), tmp_path, phase)
 
 
 def test_a_row_that_is_not_in_the_bank_is_an_error(tmp_path: Path) -> None:

@@ -32,6 +32,12 @@ def test_fit_learns_what_it_learns_with_the_whole_table(
         close(found[name], value)
 
 
+def test_a_model_that_does_not_name_its_padding_is_trained_all_the_same(tmp_path: Path) -> None:
+    student = toys.model()
+    student.hf.get_input_embeddings().padding_idx = None
+    train(student, Finetune(student.spec, student.spec), tmp_path)
+
+
 @pytest.mark.parametrize("snapshots", [False, True])
 def test_a_checkpoint_of_another_version_is_not_gone_on_with(
     snapshots: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
