@@ -94,6 +94,7 @@ def build(job: Job, rows: list[Row]) -> Train:
         teacher=teacher.spec,
         temperature=TEMPERATURE,
         layer_map="skip",
+        target="own",
         normalize=True,
         projection_width="auto",
     )
