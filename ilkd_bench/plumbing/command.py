@@ -212,7 +212,8 @@ def cli(main: Main, argv: Sequence[str] | None = None) -> NoReturn:
     try:
         with terminable():
             try:
-                code = main(sys.argv[1:] if argv is None else argv) if _has_folder() else 2
+                with not_lost():  # while libraries are imported, too
+                    code = main(sys.argv[1:] if argv is None else argv) if _has_folder() else 2
             except SystemExit as ended:  # what was printed has yet to reach its reader
                 code = ended.code
             sys.stdout.flush()

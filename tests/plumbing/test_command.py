@@ -287,12 +287,19 @@ def test_other_ends(error: BaseException, code: int, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("other", [BadInput(), OSError("no file"), AttributeError()])
 @pytest.mark.parametrize(("interrupt", "code"), [(KeyboardInterrupt(), 130), (Terminated(), 143)])
+@pytest.mark.parametrize("begun", [True, False])
 def test_an_interrupt_that_a_library_replaces_is_one(
-    interrupt: BaseException, code: int, other: Exception, capsys: pytest.CaptureFixture[str]
+    begun: bool,
+    interrupt: BaseException,
+    code: int,
+    other: Exception,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As OmegaConf does: what it clears up in the end is half made, and it fails."""
+    """As OmegaConf does: what it clears up in the end is half made, and it fails.
 
-    @command.verb
+    Inside a verb, or before it has begun, while it is being imported.
+    """
+
     def main(argv: Sequence[str]) -> int:
         try:
             try:
@@ -303,7 +310,7 @@ def test_an_interrupt_that_a_library_replaces_is_one(
             raise type(other)() from error
 
     with pytest.raises(SystemExit) as ended:
-        command.cli(main, [])
+        command.cli(command.verb(main) if begun else main, [])
     assert ended.value.code == code
     assert capsys.readouterr().err == "ilkd_bench: stopped\n"
 
