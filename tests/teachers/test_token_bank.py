@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -25,6 +26,7 @@ from transformers import ConvBertConfig, ConvBertForSequenceClassification
 from ilkd_bench.data.batches import Split
 from ilkd_bench.models.model import Model
 from ilkd_bench.plumbing.files import digest
+from ilkd_bench.plumbing.full_disk import NoSpace
 from ilkd_bench.settings.run import Run
 from ilkd_bench.teachers import bank as bank_files
 from ilkd_bench.teachers import banked as banked_teacher
@@ -435,6 +437,23 @@ def test_a_bank_of_tokens_takes_its_share_of_the_disk_and_no_more(
     disk(monkeypatch, free)
     build(teacher, split(), tmp_path, dtype="float16", share=share)
     assert sum(calls) == 10
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.5, NoRoom), (1, NoSpace)])
+def test_a_disk_that_fills_up_meanwhile_is_told(
+    share: float, told: type[BadInput], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run began a bank in the same room; what was begun here gives its own part back."""
+
+    def full(*about: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(BadInput, match="no space left on the disk") as error:
+        build(live(), split(), tmp_path, share=share)
+    assert type(error.value) is told
+    drafts = [path for path in (tmp_path / "banks").iterdir() if path.is_dir()]
+    assert (drafts == []) == (told is NoRoom)
 
 
 def test_a_small_disk_has_the_teacher_run_at_every_step_and_says_so(
